@@ -1,0 +1,106 @@
+"""Chance, as two questions that a verifier or a drafter may ask.
+
+Every draw has a key: the sequence, the position and a slot that says what it is for. The answer depends on nothing
+else, so a seeded request draws the same in any batch, and the token that the target itself would draw at a position
+is the same with speculation on or off. Keys of draft draws and of acceptance tests hold the root's position too, which
+no two steps of a sequence share: reusing a drafted position's uniform would correlate a step with its predecessor.
+
+Asking (rather than handing out numbers) is what lets `forerun.testing` answer with *every* outcome and its
+probability: losslessness is then enumerated, not estimated, through the very code that serves.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from forerun.core.errors import BrokenInvariant
+
+Slot = tuple[int, ...]
+
+TARGET = 0  # the target's own draw at a position
+DRAFT = 1  # the drafter's draw below a node
+ACCEPT = 2  # the test of a drafted node
+
+_MASK = (1 << 64) - 1
+
+
+class Noise(Protocol):
+    """Answers to random questions about sequence `b` of the batch, each key asked at most once."""
+
+    def accept(self, b: int, slot: Slot, chance: float) -> bool:
+        """True with probability `chance` (values outside [0, 1] are clipped)."""
+        ...
+
+    def pick(self, b: int, slot: Slot, weights: Tensor) -> int:
+        """An index drawn in proportion to non-negative `weights` [n], which need not sum to one."""
+        ...
+
+
+def target_slot(position: int) -> Slot:
+    """Key of the target's draw of the token at `position`, whatever was drafted there."""
+    return (TARGET, position)
+
+
+def draft_slot(root: int, node: int, rank: int = 0) -> Slot:
+    """Key of the drafter's `rank`-th draw below `node` in the step whose root stands at position `root`."""
+    return (DRAFT, root, node, rank)
+
+
+def accept_slot(root: int, node: int) -> Slot:
+    """Key of the acceptance test of `node` in the step whose root stands at position `root`."""
+    return (ACCEPT, root, node)
+
+
+class SeededNoise:
+    """The noise that serves: uniforms hashed from (seed, slot) with splitmix64's finaliser."""
+
+    __slots__ = ("_seeds",)
+
+    def __init__(self, seeds: Sequence[int]) -> None:
+        self._seeds = seeds
+
+    def accept(self, b: int, slot: Slot, chance: float) -> bool:
+        return uniform(self._seeds[b], slot) < chance
+
+    def pick(self, b: int, slot: Slot, weights: Tensor) -> int:
+        return inverse_cdf(weights, uniform(self._seeds[b], slot))
+
+
+def uniform(seed: int, slot: Slot) -> float:
+    """A float in [0, 1) with 53 random bits, a pure function of (seed, slot)."""
+    state = seed & _MASK
+    for value in slot:
+        state = _mix((state ^ _mix(value + 0x9E3779B97F4A7C15)) + 0x9E3779B97F4A7C15)
+    return (_mix(state) >> 11) * 2.0**-53
+
+
+def fresh_seed() -> int:
+    """A 64-bit seed from the operating system, for requests that name none."""
+    return int.from_bytes(os.urandom(8), "little")
+
+
+def child_seed(seed: int, index: int) -> int:
+    """The seed of the `index`-th of n answers to one request; the first keeps the request's own."""
+    return seed & _MASK if index == 0 else _mix((seed & _MASK) ^ _mix(index))
+
+
+def inverse_cdf(weights: Tensor, u: float) -> int:
+    """The first index whose cumulative weight exceeds `u` of the total; never one of weight zero."""
+    cumulative = torch.cumsum(weights, 0, dtype=torch.float64)
+    total = float(cumulative[-1])
+    if not 0.0 < total < float("inf"):
+        raise BrokenInvariant(f"cannot draw from weights that sum to {total}: no token is possible here")
+    index = int(torch.searchsorted(cumulative, u * total, right=True))
+    return min(index, int(torch.searchsorted(cumulative, total)))
+
+
+def _mix(value: int) -> int:
+    value &= _MASK
+    value = ((value ^ (value >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
+    value = ((value ^ (value >> 27)) * 0x94D049BB133111EB) & _MASK
+    return value ^ (value >> 31)

@@ -1,0 +1,50 @@
+from dataclasses import dataclass
+from typing import Literal
+
+import pytest
+
+from forerun.core.errors import SpecError
+from forerun.core.options import Spec, build
+
+
+@dataclass(frozen=True)
+class Options:
+    depth: int = 4
+    share: float = 0.5
+    on: bool = True
+    law: Literal["chosen", "sampled"] = "chosen"
+    path: str | None = None
+    limit: int | None = None
+
+
+def test_texts_are_read_as_the_field_s_type():
+    built = build(Options, {"depth": "7", "share": "0.25", "on": "false", "law": "sampled", "path": "a/b"}, "x")
+    assert built == Options(7, 0.25, False, "sampled", "a/b")
+    assert build(Options, {"limit": "none"}, "x").limit is None
+    assert build(Options, {"limit": "3"}, "x").limit == 3
+
+
+@pytest.mark.parametrize(
+    "values",
+    [{"depth": 1.9}, {"depth": True}, {"depth": "1.9"}, {"on": "maybe"}, {"on": 1}, {"law": "x"}, {"share": "much"}],
+)
+def test_what_is_not_of_the_type_is_refused(values):
+    """Failure case 138."""
+    with pytest.raises(SpecError, match=next(iter(values))):
+        build(Options, values, "thing")
+
+
+def test_an_unknown_key_suggests_the_near_name():
+    with pytest.raises(SpecError, match="did you mean 'depth'"):
+        build(Options, {"dept": 3}, "thing")
+
+
+def test_spec_reads_the_command_line_form():
+    assert Spec.parse("ngram:depth=8,min=2") == Spec("ngram", {"depth": "8", "min": "2"})
+    assert Spec.parse("none") == Spec("none", {})
+
+
+@pytest.mark.parametrize("text", ["", ":depth=1", "ngram:depth", "ngram:=3", "ngram:depth=1,depth=2"])
+def test_a_spec_that_cannot_be_meant_is_refused(text):
+    with pytest.raises(SpecError):
+        Spec.parse(text)
