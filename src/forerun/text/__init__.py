@@ -1,0 +1,1 @@
+"""Text to token ids and back: tokenizers of both formats, chat templates, and text as it streams."""

@@ -1,0 +1,178 @@
+"""A tokenizer with the exact bytes of every id beside it.
+
+Encoding is the `tokenizers` library's. Decoding is ours: a text is the bytes of its tokens, joined and
+read as UTF-8, so that text streamed token by token is the same as text decoded at the end, and a token
+that is half a character has bytes to report. Special tokens have no bytes.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import tokenizers
+
+from forerun.core.errors import ForerunError, LoadError, SpecError
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What a tokenizer's files say about it, apart from its vocabulary.
+
+    `specials` are the template's variables (bos_token, eos_token, unk_token, pad_token), those that exist.
+    `strip_space`: a leading space of a decoded text is the tokenizer's own and is dropped (SentencePiece).
+    """
+
+    bos_id: int | None = None
+    eos_id: int | None = None
+    unk_id: int | None = None
+    pad_id: int | None = None
+    eos_ids: frozenset[int] = frozenset()
+    add_bos: bool = False
+    strip_space: bool = False
+    chat_template: str | None = None
+    specials: Mapping[str, str] = field(default_factory=dict)
+
+
+class Tokenizer:
+    """Ids, text and bytes of one vocabulary; immutable, safe to share between threads."""
+
+    def __init__(
+        self,
+        backend: tokenizers.Tokenizer,
+        pieces: Sequence[bytes],
+        special: Mapping[int, str],
+        settings: Settings,
+    ) -> None:
+        """`pieces[i]` are the bytes of id i; `special` maps special ids to their names in prompts."""
+        self._backend = backend
+        self._names = dict(special)
+        self._pieces = tuple(b"" if i in special else piece for i, piece in enumerate(pieces))
+        self._settings = settings
+        self.special: frozenset[int] = frozenset(special)
+        self._fingerprint = _digest(self._identity(i) for i in range(self.size))
+
+    @property
+    def size(self) -> int:
+        """Number of real ids; a model may have more rows, which are padding and stand for nothing."""
+        return len(self._pieces)
+
+    @property
+    def bos_id(self) -> int | None:
+        """Begin-of-text id, if there is one."""
+        return self._settings.bos_id
+
+    @property
+    def eos_id(self) -> int | None:
+        """The main end-of-text id, if there is one."""
+        return self._settings.eos_id
+
+    @property
+    def eos_ids(self) -> frozenset[int]:
+        """Every id the tokenizer's files name as an end; join with the checkpoint's own."""
+        mine = self._settings
+        return mine.eos_ids if mine.eos_id is None else mine.eos_ids | {mine.eos_id}
+
+    @property
+    def unk_id(self) -> int | None:
+        """Id for what cannot be encoded, if there is one."""
+        return self._settings.unk_id
+
+    @property
+    def pad_id(self) -> int | None:
+        """Padding id, if there is one."""
+        return self._settings.pad_id
+
+    @property
+    def chat_template(self) -> str | None:
+        """The model's Jinja chat template, if it has one."""
+        return self._settings.chat_template
+
+    @property
+    def specials(self) -> Mapping[str, str]:
+        """Template variables bos_token, eos_token, unk_token, pad_token: those that exist."""
+        return self._settings.specials
+
+    @property
+    def strip_space(self) -> bool:
+        """Whether one leading space of a decoded text is dropped."""
+        return self._settings.strip_space
+
+    @property
+    def fingerprint(self) -> str:
+        """16 hex digits over the bytes of all real ids (the names, for special ones)."""
+        return self._fingerprint
+
+    def encode(self, text: str, *, bos: bool) -> list[int]:
+        """Ids of a text; special tokens written in it become their ids.
+
+        `bos`: put the begin-of-text id first if this tokenizer wants one and the text has none. Rendered
+        chat templates are encoded with bos=False: they write their own. SpecError if it cannot be encoded.
+        """
+        with shield(lambda why: SpecError(f"this text cannot be encoded ({why}); it must be valid Unicode")):
+            ids = self._backend.encode(text, add_special_tokens=False).ids
+        first = self.bos_id
+        if bos and self._settings.add_bos and first is not None and ids[:1] != [first]:
+            return [first, *ids]
+        return list(ids)
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """The text of these ids, special ones skipped; broken UTF-8 becomes U+FFFD."""
+        raw = b"".join(self.token_bytes(i) for i in ids)
+        if self.strip_space and raw.startswith(b" "):
+            raw = raw[1:]
+        return raw.decode("utf-8", errors="replace")
+
+    def token_bytes(self, token: int) -> bytes:
+        """The raw bytes of one id; empty for special ids and for padding rows."""
+        return self._pieces[token] if 0 <= token < len(self._pieces) else b""
+
+    def differences(self, other: "Tokenizer") -> str | None:
+        """None if both give every real id the same bytes, else a sentence naming the first id that differs."""
+        if self.fingerprint == other.fingerprint:
+            return None
+        for i in range(min(self.size, other.size)):
+            mine, theirs = self._identity(i), other._identity(i)
+            if mine != theirs:
+                return f"id {i} is {_show(mine)} in one tokenizer and {_show(theirs)} in the other"
+        short, long = sorted((self, other), key=lambda t: t.size)
+        extra = _show(long._identity(short.size))
+        return f"one tokenizer has {short.size} ids, the other {long.size}: id {short.size} is {extra} there"
+
+    def _identity(self, token: int) -> bytes:
+        name = self._names.get(token)
+        return self._pieces[token] if name is None else name.encode("utf-8", "surrogatepass")
+
+
+def load_backend(text: str, where: str) -> tokenizers.Tokenizer:
+    """A `tokenizers.Tokenizer` from its JSON without truncation or padding; LoadError naming `where`."""
+    with shield(lambda why: LoadError(f"{where} is not a usable tokenizer ({why}); download it again")):
+        backend = tokenizers.Tokenizer.from_str(text)
+        backend.no_truncation()
+        backend.no_padding()
+    return backend
+
+
+@contextmanager
+def shield(translate: Callable[[BaseException], ForerunError]) -> Iterator[None]:
+    """Turns whatever the tokenizers library raises into an error of ours; its panics are no `Exception`."""
+    try:
+        yield
+    except (ForerunError, KeyboardInterrupt, SystemExit, GeneratorExit):
+        raise
+    except BaseException as error:
+        raise translate(error) from error
+
+
+def _show(raw: bytes) -> str:
+    try:
+        return repr(raw.decode("utf-8"))
+    except UnicodeDecodeError:
+        return repr(raw)
+
+
+def _digest(pieces: Iterable[bytes]) -> str:
+    digest = hashlib.sha256()
+    for piece in pieces:
+        digest.update(len(piece).to_bytes(4, "little") + piece)
+    return digest.hexdigest()[:16]

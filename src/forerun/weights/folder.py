@@ -1,0 +1,135 @@
+"""Opens what a person points at (a Hugging Face folder, a .gguf file) as one kind of thing: a Checkpoint.
+
+Also tells apart what is not a whole model: EAGLE and Medusa heads are recognised by their tensors and
+refused by name, since loading one as a model is a well-known way to get random weights.
+"""
+
+import hashlib
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Literal
+
+from forerun.core.errors import LoadError
+from forerun.weights import gguf_config
+from forerun.weights.gguf import GGUFFile, open_gguf
+from forerun.weights.names import GGUFSource
+from forerun.weights.safetensors import SafetensorsSource, open_file, open_safetensors, read_json
+from forerun.weights.source import TensorSource
+
+_MEDUSA = re.compile(r"(medusa_head\.)?\d+\.\d+\.linear\.weight")
+_SAMPLE = 4096  # bytes of weights hashed at the start, middle and end of each file
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A model on disk, opened and checked but not yet read.
+
+    `config` has Hugging Face keys for both kinds; `metadata` is the GGUF file's own (empty for a folder),
+    which holds its tokenizer. `fingerprint` is 16 hex digits of a hash over headers, sizes, config and
+    samples of the weights: cheap, the same on every machine, different for another fine-tune.
+    """
+
+    path: Path
+    config: Mapping[str, object]
+    tensors: TensorSource
+    fingerprint: str
+    eos_ids: frozenset[int]
+    kind: Literal["folder", "gguf"]
+    metadata: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}), repr=False)
+
+
+def open_checkpoint(path: Path) -> Checkpoint:
+    """Open a model folder, a .gguf file, or a folder with exactly one .gguf; LoadError says what is wrong."""
+    if path.is_dir():
+        return _open_folder(path)
+    if not path.exists():
+        raise LoadError(f"{path} does not exist; pass a Hugging Face folder or a .gguf file")
+    if path.suffix == ".safetensors":
+        _refuse_heads(path, open_file(path).names())
+        raise LoadError(f"{path} is a single weight file; pass its folder, with config.json and tokenizer.json")
+    return _open_gguf(path)
+
+
+def head_kind(names: Iterable[str]) -> str | None:
+    """`"eagle"` or `"medusa"` if these tensor names are those of a drafting head, else None."""
+    held = set(names)
+    if "model.embed_tokens.weight" in held and "model.norm.weight" in held:
+        return None
+    if held & {"fc.weight", "model.fc.weight", "d2t"}:
+        return "eagle"
+    return "medusa" if any(_MEDUSA.fullmatch(n) for n in held) else None
+
+
+def _refuse_heads(path: Path, names: Iterable[str]) -> None:
+    kind = head_kind(names)
+    if kind:
+        raise LoadError(
+            f"{path} holds {'an EAGLE' if kind == 'eagle' else 'a Medusa'} head, not a whole model: "
+            f"give it to the {kind} drafter, and as the model the target it was trained for"
+        )
+
+
+def _open_folder(folder: Path) -> Checkpoint:
+    ggufs = sorted(folder.glob("*.gguf"))
+    if ggufs and not any(folder.glob("*.safetensors")):
+        if len(ggufs) > 1:
+            shown = ", ".join(p.name for p in ggufs[:5])
+            raise LoadError(f"{folder} holds {len(ggufs)} .gguf files ({shown}); pass the path of one of them")
+        return _open_gguf(ggufs[0])
+    try:
+        source = open_safetensors(folder)
+    except LoadError:
+        lone = sorted(folder.glob("*.safetensors"))  # heads are often published under another file name
+        if len(lone) == 1:
+            _refuse_heads(folder, open_file(lone[0]).names())
+        raise
+    _refuse_heads(folder, source.names())
+    config = read_json(folder / "config.json")
+    generation = folder / "generation_config.json"
+    ends = _ids(config.get("eos_token_id"))
+    if generation.is_file():
+        ends |= _ids(read_json(generation).get("eos_token_id"))
+    mark = _folder_mark(folder, source)
+    return Checkpoint(folder, MappingProxyType(config), source, mark, ends, "folder")
+
+
+def _open_gguf(path: Path) -> Checkpoint:
+    file = open_gguf(path)
+    arch = gguf_config.architecture(file.metadata, str(path))
+    config = gguf_config.to_hf(file)
+    heads, kv_heads = config["num_attention_heads"], config["num_key_value_heads"]
+    if not isinstance(heads, int) or not isinstance(kv_heads, int) or heads < 1 or kv_heads < 1:
+        raise LoadError(f"{path}: head counts are {heads!r} and {kv_heads!r} (allowed: positive integers)")
+    source = GGUFSource(file, heads, kv_heads, permuted=arch == "llama")
+    ends = gguf_config.eos_ids(file.metadata)
+    meta = MappingProxyType(dict(file.metadata))
+    return Checkpoint(path, MappingProxyType(config), source, _gguf_mark(file), ends, "gguf", meta)
+
+
+def _ids(value: object) -> frozenset[int]:
+    listed = value if isinstance(value, list) else [value]
+    return frozenset(i for i in listed if isinstance(i, int) and not isinstance(i, bool) and i >= 0)
+
+
+def _gguf_mark(file: GGUFFile) -> str:
+    digest = hashlib.sha256(file.head() + str(file.size).encode())
+    start, end = len(file.head()), file.size
+    for at in (start, (start + end) // 2, max(start, end - _SAMPLE)):
+        digest.update(file.peek(at, _SAMPLE))
+    return digest.hexdigest()[:16]
+
+
+def _folder_mark(folder: Path, source: SafetensorsSource) -> str:
+    digest = hashlib.sha256((folder / "config.json").read_bytes())
+    for path in source.files:
+        size = path.stat().st_size
+        with path.open("rb") as file:
+            length = int.from_bytes(file.read(8), "little")  # checked by safetensors when it was opened
+            digest.update(f"{path.name} {size} {length}".encode() + file.read(length))
+            for at in (8 + length, (8 + length + size) // 2, max(8 + length, size - _SAMPLE)):
+                file.seek(at)
+                digest.update(file.read(_SAMPLE))
+    return digest.hexdigest()[:16]

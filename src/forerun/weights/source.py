@@ -1,0 +1,66 @@
+"""Named tensors behind one narrow face, and the strict way of taking them.
+
+A model takes every tensor by name and shape and then calls `finish`: a tensor that is missing, has
+another shape, or is left over is an error. Silent re-initialisation is the field's worst loading bug.
+"""
+
+import re
+from typing import Protocol
+
+import torch
+
+from forerun.core.errors import LoadError
+
+_HARMLESS = re.compile(r"(^|\.)rotary_emb\.inv_freq$|(^|\.)(masked_bias|attn\.bias)$|^lm_head\.weight$")
+
+
+class TensorSource(Protocol):
+    """Where a checkpoint's tensors come from, by Hugging Face name."""
+
+    def names(self) -> frozenset[str]:
+        """Every name that `shape` and `load` accept."""
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """Shape of a tensor without reading it."""
+
+    def load(self, name: str) -> torch.Tensor:
+        """The tensor on the CPU: float32, bfloat16 or float16 as stored, quantised formats as float32."""
+
+
+class Take:
+    """Takes tensors out of a source, checking shapes, and knows at the end what nobody took."""
+
+    def __init__(self, source: TensorSource) -> None:
+        self._source = source
+        self._names = source.names()
+        self._taken: set[str] = set()
+
+    def has(self, name: str) -> bool:
+        """Whether the source holds that name; asking does not count as taking."""
+        return name in self._names
+
+    def take(self, name: str, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device | str) -> torch.Tensor:
+        """The named tensor in that dtype on that device; LoadError if it is missing or shaped otherwise."""
+        if name not in self._names:
+            raise LoadError(
+                f"tensor {name!r} is missing (expected shape {list(shape)}, the checkpoint holds "
+                f"{len(self._names)} other tensors); it does not belong to this config: download it again"
+            )
+        got = self._source.shape(name)
+        if got != tuple(shape):
+            raise LoadError(
+                f"tensor {name!r} has shape {list(got)}, the config asks for {list(shape)}: "
+                "config and weights do not belong together"
+            )
+        self._taken.add(name)
+        return self._source.load(name).to(device=device, dtype=dtype)
+
+    def finish(self) -> None:
+        """LoadError naming the tensors nobody took; rotary tables and an unused (tied) head are allowed."""
+        left = sorted(n for n in self._names - self._taken if not _HARMLESS.search(n))
+        if left:
+            shown = ", ".join(left[:5]) + (f" and {len(left) - 5} more" if len(left) > 5 else "")
+            raise LoadError(
+                f"{len(left)} tensor(s) of the checkpoint have no place in the model: {shown}; "
+                "it is a variant forerun does not know, and dropping them would change its answers"
+            )

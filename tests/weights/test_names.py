@@ -1,0 +1,30 @@
+import torch
+
+from forerun.weights.folder import open_checkpoint
+from forerun.weights.names import hf_name, unpermute
+
+
+def test_every_weight_comes_back_under_its_name_in_its_order(tiny, tmp_path):
+    tensors = tiny.weights(tied=False, bias=True)
+    source = open_checkpoint(tiny.gguf(tmp_path / "a.gguf", tensors)).tensors
+    assert source.names() == set(tensors)
+    for name, tensor in tensors.items():
+        assert source.shape(name) == tuple(tensor.shape)
+        assert torch.equal(source.load(name), tensor), name
+
+
+def test_qwen_files_are_not_permuted(tiny, tmp_path):
+    tensors = tiny.weights(bias=True)
+    source = open_checkpoint(tiny.gguf(tmp_path / "a.gguf", tensors, arch="qwen2")).tensors
+    assert all(torch.equal(source.load(n), t) for n, t in tensors.items())
+
+
+def test_names():
+    assert hf_name("blk.12.attn_q_norm.weight") == "model.layers.12.self_attn.q_norm.weight"
+    assert hf_name("blk.3.ffn_gate.bias") == "model.layers.3.mlp.gate_proj.bias"
+    assert hf_name("output_norm.weight") == "model.norm.weight"
+    assert hf_name("blk.0.ffn_gate_exps.weight") == "blk.0.ffn_gate_exps.weight"
+
+
+def test_unpermute_by_hand():
+    assert unpermute(torch.tensor([0, 1, 2, 3, 10, 11, 12, 13]), 2).tolist() == [0, 2, 1, 3, 10, 12, 11, 13]
