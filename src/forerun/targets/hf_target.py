@@ -1,0 +1,215 @@
+"""Any causal language model of transformers as a target: what our own networks do not cover, at transformers' speed.
+
+One cache and one forward a sequence: a batch gains nothing here. A model is tried on a few tokens when the target is
+made: one whose state cannot be cut back (recurrent, hybrid) is refused then and by name, not at the first request, and
+trees are offered only if a tree's rows come out as its paths' do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from forerun.cache.pool import Table, Usage
+from forerun.cache.view import Part
+from forerun.core.errors import BrokenInvariant, CapacityError, LoadError, SpecError, unknown
+from forerun.core.plan import MAX_NODES
+from forerun.core.protocols import ModelSpec
+from forerun.core.rows import Rows
+from forerun.core.seq import Seq
+from forerun.core.work import Item, Work
+from forerun.targets.hf_cache import HfCache
+from forerun.targets.hf_model import HfModel
+from forerun.targets.holding import Holding
+from forerun.targets.load import DTYPES, usable_device
+
+KEPT = 4  # caches of ended sequences that a next turn may continue
+WORTH = 16  # tokens in common that are worth a copy
+
+
+class HfTarget:
+    """A `Target` over a loaded transformers model.
+
+    `vocab_size` counts real ids (None: the config's); `kv_tokens` bounds all caches together, kept ones included (None:
+    `KEPT` contexts); `reuse` keeps the caches of the last `KEPT` ended sequences. Taps are indices of `hidden_states`.
+    Raises SpecError for a model that cannot be a target.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        *,
+        name: str = "",
+        vocab_size: int | None = None,
+        kv_tokens: int | None = None,
+        max_len: int | None = None,
+        taps: Sequence[int] = (),
+        reuse: bool = True,
+    ) -> None:
+        config = model.config.get_text_config()
+        longest = int(getattr(config, "max_position_embeddings", None) or getattr(config, "n_positions", 0) or 2048)
+        self.taps = tuple(taps)
+        self._model = HfModel(model, self.taps)
+        self._open: dict[Seq, Holding] = {}
+        self._caches: dict[Seq, HfCache] = {}
+        self._room: dict[Seq, int] = {}
+        self._kept: list[tuple[list[int], HfCache]] = []  # oldest first
+        self._kept_most = KEPT if reuse else 0
+        name = name or str(getattr(config, "_name_or_path", "")) or type(model).__name__
+        for tap in self.taps:
+            if not 0 <= tap <= config.num_hidden_layers:
+                raise SpecError(f"tap {tap} is not a layer of {name}: allowed 0..{config.num_hidden_layers}")
+        trees = self._model.tried(name)
+        self._spec = ModelSpec(
+            name=name,
+            vocab_size=vocab_size or int(config.vocab_size),
+            max_len=min(max_len or longest, longest),
+            hidden_size=int(config.hidden_size),
+            layers=int(config.num_hidden_layers),
+            dtype=str(model.dtype).removeprefix("torch."),
+            device=str(model.device),
+            fingerprint=self._model.fingerprint(),
+            trees=trees,
+        )
+        self.kv_tokens = kv_tokens or KEPT * (self._spec.max_len + MAX_NODES)
+
+    @property
+    def spec(self) -> ModelSpec:
+        return self._spec
+
+    @property
+    def usage(self) -> Usage:
+        """Tokens in use or reserved, kept for a next turn, and free."""
+        used, kept = sum(self._room.values()), sum(len(tokens) for tokens, _ in self._kept)
+        return Usage(used, kept, self.kv_tokens - used - kept)
+
+    def begin(self, seq: Seq) -> int:
+        if seq in self._open:
+            raise BrokenInvariant(f"{seq} is open already: release it before it begins again")
+        shared = [_common(tokens, seq.tokens) for tokens, _ in self._kept]
+        held = max(shared, default=0)
+        cache = self._kept[shared.index(held)][1].head(held) if held >= WORTH else HfCache()
+        held = len(cache)
+        self._open[seq], self._caches[seq], self._room[seq] = Holding(seq.tokens[:held]), cache, held
+        return held
+
+    def held(self, seq: Seq) -> int:
+        return self._holding(seq).held
+
+    def reserve(self, seq: Seq, tokens: int) -> bool:
+        wanted = max(self._room[seq], self._holding(seq).held + tokens)
+        others = sum(self._room.values()) - self._room[seq]
+        if others + wanted > self.kv_tokens:
+            return False
+        self._room[seq] = wanted
+        while self.usage.free < 0:
+            self._kept.pop(0)
+        return True
+
+    def score(self, work: Work, keep: bool = False) -> Rows:
+        for item in work:
+            holding, end = self._holding(item.seq), item.stop + len(item.nodes)
+            holding.check(item, keep, self.spec.max_len)
+            if not self.spec.trees and not item.nodes.is_chain:
+                raise SpecError(f"{self.spec.name} can only score chains: use a drafter or a plan of width 1")
+            if not self.reserve(item.seq, end - holding.held):
+                raise CapacityError(f"no room for {end} tokens of {item.seq} within kv_tokens = {self.kv_tokens}")
+        outs = [self._feed(item) for item in work]
+        logits = torch.cat([logits for logits, _ in outs]) if outs else torch.empty(0, self.spec.vocab_size)
+        hidden = [hidden for _, hidden in outs if hidden is not None]
+        return Rows(work, logits, self.spec.vocab_size, torch.cat(hidden) if hidden else None)
+
+    def commit(self, seqs: Sequence[Seq], paths: Sequence[Sequence[int]]) -> None:
+        for seq, path in zip(seqs, paths, strict=True):
+            holding = self._holding(seq)
+            nodes = holding.standing(tuple(path))
+            self._caches[seq].gather(holding.held, nodes)
+            holding.settle(nodes)
+            self._room[seq] = holding.held
+
+    def truncate(self, seq: Seq, length: int) -> None:
+        holding = self._holding(seq)
+        if not 0 <= length <= holding.held:
+            raise BrokenInvariant(f"{seq} has {holding.held} tokens held and cannot be cut to {length}")
+        del holding.tokens[length:]
+        holding.settle([])
+        self._caches[seq].cut(length)
+        self._room[seq] = length
+
+    def release(self, seq: Seq) -> None:
+        holding = self._holding(seq)
+        cache = self._caches[seq]
+        del self._open[seq], self._caches[seq], self._room[seq]
+        if self._kept_most and holding.held:
+            cache.cut(holding.held)
+            others = [kept for kept in self._kept if kept[0] != holding.tokens[: len(kept[0])]]
+            self._kept = [*others, (holding.tokens, cache)][-self._kept_most :]
+
+    def _holding(self, seq: Seq) -> Holding:
+        if seq not in self._open:
+            raise BrokenInvariant(f"{seq} is not open in {self.spec.name}: begin it first")
+        return self._open[seq]
+
+    def _feed(self, item: Item) -> tuple[Tensor, Tensor | None]:
+        """One sequence's forward: its fresh nodes' logits [n, V], and the tapped states of all fed tokens."""
+        tokens = [*item.certain, *item.nodes.tokens[item.seen :]]
+        cache, holding = self._caches[item.seq], self._open[item.seq]
+        if not tokens:
+            width = len(self.taps) * self.spec.hidden_size
+            return torch.empty(0, self.spec.vocab_size), torch.empty(0, width) if width else None
+        cache.cut(item.start + item.seen)
+        part = Part(Table(), item.start, len(item.certain), item.nodes, item.seen)
+        logits, hidden = self._model.forward(tokens, cache, None if item.nodes.is_chain else part, item.fresh)
+        holding.feed(item)
+        return logits, hidden
+
+
+def _common(a: Sequence[int], b: Sequence[int]) -> int:
+    """Tokens that both begin with, the last of `b` not counted: it must still be fed."""
+    length = min(len(a), len(b) - 1)
+    return next((i for i in range(length) if a[i] != b[i]), max(0, length))
+
+
+def load(
+    path: Path,
+    *,
+    vocab_size: int | None = None,
+    dtype: str = "float32",
+    device: str = "cpu",
+    kv_tokens: int | None = None,
+    max_len: int | None = None,
+    taps: Sequence[int] = (),
+    reuse: bool = True,
+) -> HfTarget:
+    """A target over the model in a folder (or a .gguf file that transformers can read).
+
+    Raises SpecError without transformers or for a model that cannot be a target, LoadError for files that do not load
+    whole: weights that a file lacks are never made up.
+    """
+    if dtype not in DTYPES:
+        raise unknown("dtype", dtype, DTYPES)
+    model = _read(path, DTYPES[dtype]).to(usable_device(device))
+    return HfTarget(
+        model, name=path.name, vocab_size=vocab_size, kv_tokens=kv_tokens, max_len=max_len, taps=taps, reuse=reuse
+    )
+
+
+def _read(path: Path, dtype: torch.dtype) -> Any:
+    try:
+        from transformers import AutoModelForCausalLM
+    except ImportError as error:
+        raise SpecError("this target needs transformers: pip install 'forerun[hf]'") from error
+    folder, options = (path.parent, {"gguf_file": path.name}) if path.suffix == ".gguf" else (path, {})
+    try:
+        model, info = AutoModelForCausalLM.from_pretrained(
+            folder, dtype=dtype, local_files_only=True, output_loading_info=True, **options
+        )
+    except (OSError, ValueError, RuntimeError, KeyError) as error:
+        raise LoadError(f"transformers cannot load {path}: {str(error).splitlines()[0][:200]}") from error
+    if missing := sorted(info.get("missing_keys", ())):
+        raise LoadError(f"{path} lacks {len(missing)} weight(s), first {missing[0]!r}: it does not fit its config")
+    return model

@@ -1,0 +1,237 @@
+"""The target on torch: a network, its block memory, and the bookkeeping between the two.
+
+Row order, slots and masks are made here once a forward; layers only run. Guessed nodes lie behind the held tokens in
+feeding order; a commit moves the accepted path's keys and values to where a chain would have put them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate
+
+import torch
+from torch import Tensor
+
+from forerun.cache.kv import KVMemory, KVShape
+from forerun.cache.pool import BlockPool, Usage
+from forerun.cache.view import Part, Viewer
+from forerun.core.errors import BrokenInvariant, CapacityError, SpecError
+from forerun.core.plan import MAX_NODES
+from forerun.core.protocols import ModelSpec
+from forerun.core.rows import Rows
+from forerun.core.seq import Seq
+from forerun.core.work import Work
+from forerun.models.llama import Network
+from forerun.targets.holding import Holding
+
+BLOCK_SIZE = 16
+DEFAULT_KV_BYTES = 4 << 30  # address space; the system gives pages when they are written
+
+
+class TorchTarget:
+    """A `Target` over one of our networks.
+
+    `vocab_size` counts real ids (None: the network's), `kv_tokens` is the memory that all open sequences share,
+    `max_len` the longest of them. `reuse` lets prompts share beginnings with what was read before. `taps` are layers
+    whose input (and, as the number of layers itself, the final norm's output) is returned for every fed token.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        *,
+        name: str,
+        fingerprint: str,
+        vocab_size: int | None = None,
+        kv_tokens: int | None = None,
+        max_len: int | None = None,
+        taps: Sequence[int] = (),
+        reuse: bool = True,
+        block_size: int = BLOCK_SIZE,
+    ) -> None:
+        config, device = network.config, network.device
+        shape = KVShape(len(network.layers), config.kv_heads, config.head_dim, network.dtype)
+        kv_tokens, max_len = _sizes(network.max_len, max_len, kv_tokens, shape.token_bytes, block_size)
+        self.network = network
+        self.taps = _checked_taps(taps, len(network.layers))
+        self.pool = BlockPool(kv_tokens // block_size, block_size, reuse)
+        self.memory = KVMemory(shape, self.pool.blocks * block_size, device)
+        self._viewer = Viewer(
+            self.memory,
+            block_size,
+            frozenset(config.windows[: len(network.layers)]),
+            config.heads // config.kv_heads,
+            network.dtype,
+            padded=device.type != "cpu",
+        )
+        self._open: dict[Seq, Holding] = {}
+        self._spec = ModelSpec(
+            name=name,
+            vocab_size=_checked_vocab(vocab_size, config.vocab_size),
+            max_len=max_len,
+            hidden_size=config.hidden_size,
+            layers=len(network.layers),
+            dtype=str(network.dtype).removeprefix("torch."),
+            device=str(device),
+            fingerprint=fingerprint,
+        )
+
+    @property
+    def spec(self) -> ModelSpec:
+        return self._spec
+
+    @property
+    def usage(self) -> Usage:
+        """Blocks of KV memory in use, remembered for reuse, and free; `memory.bytes` is what all of them take."""
+        return self.pool.usage
+
+    def shallow(self, layers: int, *, kv_tokens: int | None = None) -> TorchTarget:
+        """A target of the first `layers` layers, the final norm and the head; weights shared, memory its own."""
+        if not 1 <= layers < self.spec.layers:
+            raise SpecError(
+                f"a shallow copy of {self.spec.name} needs fewer layers than all: got {layers}, "
+                f"allowed 1..{self.spec.layers - 1}"
+            )
+        return TorchTarget(
+            self.network.first(layers),
+            name=f"{self.spec.name}[:{layers}]",
+            fingerprint=f"{self.spec.fingerprint}:{layers}",
+            vocab_size=self.spec.vocab_size,
+            kv_tokens=kv_tokens or self.pool.blocks * self.pool.block_size,
+            max_len=self.spec.max_len,
+            reuse=self.pool.remember,
+            block_size=self.pool.block_size,
+        )
+
+    def begin(self, seq: Seq) -> int:
+        held = self.pool.open(seq, seq.tokens)
+        self._open[seq] = Holding(seq.tokens[:held])
+        return held
+
+    def held(self, seq: Seq) -> int:
+        return self._holding(seq).held
+
+    def reserve(self, seq: Seq, tokens: int) -> bool:
+        held = self._holding(seq).held
+        return self._grow(seq, held, held + tokens)
+
+    def score(self, work: Work, keep: bool = False) -> Rows:
+        for item in work:
+            holding = self._holding(item.seq)
+            holding.check(item, keep, self.spec.max_len)
+            end = item.stop + len(item.nodes)
+            if not self._grow(item.seq, holding.held, end):
+                raise CapacityError(
+                    f"no KV memory left for {item.seq}: {end} tokens wanted, {self.pool.usage} blocks of "
+                    f"{self.pool.block_size}; give kv_tokens more or run fewer sequences"
+                )
+        logits, hidden = self._forward(work)
+        for item in work:
+            self._open[item.seq].feed(item)
+            self.pool.record(item.seq, self._open[item.seq].tokens)
+        return Rows(work, logits, self.spec.vocab_size, hidden)
+
+    def commit(self, seqs: Sequence[Seq], paths: Sequence[Sequence[int]]) -> None:
+        sources: list[int] = []
+        targets: list[int] = []
+        for seq, path in zip(seqs, paths, strict=True):
+            holding = self._holding(seq)
+            nodes = holding.standing(tuple(path))
+            for i, node in enumerate(nodes):
+                if node != i:
+                    sources.append(self._slot(seq, holding.held + node))
+                    targets.append(self._slot(seq, holding.held + i))
+            holding.settle(nodes)
+        self.memory.move(sources, targets)
+        for seq in seqs:
+            tokens = self._open[seq].tokens
+            self.pool.record(seq, tokens)
+            self.pool.cut(seq, len(tokens))
+
+    def truncate(self, seq: Seq, length: int) -> None:
+        holding = self._holding(seq)
+        if not 0 <= length <= holding.held:
+            raise BrokenInvariant(f"{seq} has {holding.held} tokens held and cannot be cut to {length}")
+        del holding.tokens[length:]
+        holding.settle([])
+        self.pool.cut(seq, length)
+
+    def release(self, seq: Seq) -> None:
+        self._holding(seq)
+        del self._open[seq]
+        self.pool.close(seq)
+
+    def _holding(self, seq: Seq) -> Holding:
+        if seq not in self._open:
+            raise BrokenInvariant(f"{seq} is not open in {self.spec.name}: begin it first")
+        return self._open[seq]
+
+    def _grow(self, seq: Seq, held: int, length: int) -> bool:
+        copies = self.pool.grow(seq, held, length)
+        if copies:
+            self.memory.copy_blocks(copies, self.pool.block_size)
+        return copies is not None
+
+    def _slot(self, seq: Seq, index: int) -> int:
+        block, offset = divmod(index, self.pool.block_size)
+        return self.pool.table(seq).blocks[block] * self.pool.block_size + offset
+
+    @torch.inference_mode()
+    def _forward(self, work: Work) -> tuple[Tensor, Tensor | None]:
+        parts = [Part(self.pool.table(item.seq), item.start, len(item.certain), item.nodes, item.seen) for item in work]
+        tokens = [token for item in work for token in (*item.certain, *item.nodes.tokens[item.seen :])]
+        positions = [position for part in parts for position in part.positions()]
+        if not tokens:
+            empty = torch.empty(0, self.spec.vocab_size)
+            return empty, torch.empty(0, len(self.taps) * self.spec.hidden_size) if self.taps else None
+        device = self.network.device
+        return self.network.forward(
+            torch.tensor(tokens, device=device),
+            torch.tensor(positions, device=device),
+            self._viewer.view([part for part in parts if part.end > part.first]),
+            _wanted(work, device),
+            self.taps,
+        )
+
+
+def _wanted(work: Work, device: torch.device) -> Tensor | slice:
+    """Rows of fresh nodes among all fed tokens: each item's last ones."""
+    ends = list(accumulate(len(item.certain) + item.fresh for item in work))
+    if len(work) == 1:
+        return slice(ends[0] - work[0].fresh, ends[0])
+    return torch.tensor(
+        [row for item, end in zip(work, ends, strict=True) for row in range(end - item.fresh, end)],
+        dtype=torch.long,
+        device=device,
+    )
+
+
+def _sizes(longest: int, max_len: int | None, kv_tokens: int | None, token_bytes: int, block: int) -> tuple[int, int]:
+    """Memory and context in tokens, checked against each other and against the network's reach."""
+    if max_len is not None and not 1 <= max_len <= longest:
+        raise SpecError(f"max_len is {max_len}, the model reaches {longest} tokens: allowed 1..{longest}")
+    if kv_tokens is None:
+        kv_tokens = min((max_len or longest) + MAX_NODES, max(block, DEFAULT_KV_BYTES // token_bytes))
+        kv_tokens = -(-kv_tokens // block) * block
+    kv_tokens = kv_tokens // block * block
+    if kv_tokens < block:
+        raise CapacityError(f"kv_tokens must be at least {block} (one block), got fewer")
+    if max_len is not None and kv_tokens < max_len:
+        raise CapacityError(
+            f"kv_tokens {kv_tokens} cannot hold one sequence of max_len {max_len}: raise kv_tokens or lower max_len"
+        )
+    return kv_tokens, max_len or min(longest, kv_tokens)
+
+
+def _checked_taps(taps: Sequence[int], layers: int) -> tuple[int, ...]:
+    for tap in taps:
+        if not 0 <= tap <= layers:
+            raise SpecError(f"tap {tap} is not a layer of this model: allowed 0..{layers}, {layers} for the final norm")
+    return tuple(taps)
+
+
+def _checked_vocab(vocab_size: int | None, rows: int) -> int:
+    size = rows if vocab_size is None else vocab_size
+    if not 1 <= size <= rows:
+        raise SpecError(f"vocab_size {size} does not fit the model's table of {rows} rows: allowed 1..{rows}")
+    return size
