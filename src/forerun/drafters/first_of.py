@@ -1,0 +1,89 @@
+"""A cascade of drafters that is a drafter: for each sequence the first that has anything to say is heard.
+
+Cheap guesses go first (`ngram` costs microseconds), and a model is only asked for the sequences that are left. All
+hear every verdict, so that those with a memory know what stands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from copy import copy
+
+import torch
+from torch import Tensor
+
+from forerun.core.draft import Draft, Law, Verdict
+from forerun.core.errors import SpecError
+from forerun.core.noise import Noise, Slot
+from forerun.core.plan import Plan
+from forerun.core.protocols import Drafter
+from forerun.core.rows import Rows
+from forerun.core.seq import Seq
+
+
+class FirstOf:
+    """The first non-empty guess of `drafters`, sequence by sequence."""
+
+    def __init__(self, drafters: Sequence[Drafter]) -> None:
+        if not drafters:
+            raise SpecError("first_of needs at least one drafter, got none")
+        self.drafters = tuple(drafters)
+        self.name = f"first_of({', '.join(drafter.name for drafter in drafters)})"
+        self.laws: frozenset[Law] = frozenset().union(*(drafter.laws for drafter in drafters))
+        self.taps: tuple[int, ...] = tuple(sorted({tap for drafter in drafters for tap in drafter.taps}))
+
+    def begin(self, seq: Seq) -> None:
+        """All begin."""
+        for drafter in self.drafters:
+            drafter.begin(seq)
+
+    def read(self, rows: Rows) -> None:
+        """Those with taps read, each its own layers."""
+        for drafter in self.drafters:
+            if drafter.taps:
+                drafter.read(self._tapped(rows, drafter))
+
+    def draft(self, seqs: Sequence[Seq], plan: Plan, noise: Noise) -> Draft:
+        """Ask each drafter for the sequences that have no guess yet."""
+        trees = list(Draft.roots(seq.last for seq in seqs).trees)
+        for drafter in self.drafters:
+            left = [b for b, tree in enumerate(trees) if len(tree) == 1]
+            if not left:
+                break
+            guesses = drafter.draft([seqs[b] for b in left], plan, _Part(noise, left))
+            for b, tree in zip(left, guesses.trees, strict=True):
+                trees[b] = tree
+        return Draft(tuple(trees))
+
+    def accept(self, seqs: Sequence[Seq], draft: Draft, rows: Rows, verdict: Verdict) -> None:
+        """All hear, used or not."""
+        for drafter in self.drafters:
+            drafter.accept(seqs, draft, self._tapped(rows, drafter), verdict)
+
+    def end(self, seq: Seq) -> None:
+        """All end."""
+        for drafter in self.drafters:
+            drafter.end(seq)
+
+    def _tapped(self, rows: Rows, drafter: Drafter) -> Rows:
+        """The rows with only this drafter's taps among the hidden states, in its own order."""
+        if rows.hidden is None or not drafter.taps or drafter.taps == self.taps:
+            return rows
+        layers = rows.hidden.chunk(len(self.taps), -1)  # taps of [T, E]
+        view = copy(rows)
+        view.hidden = torch.cat([layers[self.taps.index(tap)] for tap in drafter.taps], -1)
+        return view
+
+
+class _Part:
+    """The noise of a part of the batch: sequence i of the part is sequence `batch[i]`."""
+
+    def __init__(self, noise: Noise, batch: Sequence[int]) -> None:
+        self._noise = noise
+        self._batch = batch
+
+    def accept(self, b: int, slot: Slot, chance: float) -> bool:
+        return self._noise.accept(self._batch[b], slot, chance)
+
+    def pick(self, b: int, slot: Slot, weights: Tensor) -> int:
+        return self._noise.pick(self._batch[b], slot, weights)

@@ -1,0 +1,136 @@
+"""One sequence's tree while a model grows it, level by level.
+
+Chosen trees are EAGLE-2's (Li et al. 2406.16858): the likeliest nodes of a level get children, and of all that were
+seen the likeliest are kept at the end. Drawn trees (`sampled`, `distinct`) keep every node that was drawn, with the row
+it was drawn from: how many children a node gets, and whether it gets any, is settled before they are drawn, so the law
+is not bent. Of either only the nodes below which more is to grow are fed to the model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import exp, log
+
+import torch
+from torch import Tensor
+
+from forerun.core.draft import Law, Tree
+from forerun.core.noise import Noise, draft_slot
+from forerun.core.plan import Plan
+from forerun.core.rows import Rows
+from forerun.core.seq import Seq
+from forerun.core.work import Item
+
+
+class Growth:
+    """A tree under `seq.last`, `b` being the sequence's place in the batch that the noise knows.
+
+    Two numberings meet here: nodes (all that were drawn or considered) and fed nodes (those the model has read).
+    """
+
+    def __init__(self, seq: Seq, b: int, depth: int, width: int, plan: Plan, law: Law) -> None:
+        self.seq = seq
+        self.law: Law = "chosen" if seq.params.greedy else law
+        self.frontier: list[int] = [0] if depth > 0 and plan.nodes else []
+        self._b = b
+        self._width = width
+        self._limit = plan.nodes
+        self._confidence = plan.confidence
+        self._levels = min(depth, plan.nodes)
+        self._tokens = [seq.last]
+        self._parents = [-1]
+        self._scores = [0.0]  # log-probability of the path
+        self._q: dict[int, Tensor] = {}
+        self._fed: dict[int, int] = {}
+        self._fed_tree = Tree((), ())
+
+    @property
+    def feeds(self) -> int:
+        """Most nodes that will be fed, root included."""
+        return 1 + self._width * (self._levels - 1)
+
+    def item(self, held: int) -> Item:
+        """Work that feeds the frontier; what the model does not hold of the sequence is fed before it."""
+        seen = len(self._fed)
+        for node in self.frontier:
+            self._fed[node] = len(self._fed)
+        tokens = tuple(self._tokens[node] for node in self._fed)
+        parents = (-1, *(self._fed[self._parents[node]] for node in self._fed if node))
+        self._fed_tree = Tree(tokens, parents)
+        return Item(self.seq, held, len(self.seq) - 1, self._fed_tree, seen)
+
+    def grow(self, rows: Rows, i: int, noise: Noise) -> None:
+        """Children of the frontier from its rows, those of item i; then the next frontier."""
+        first = len(self._tokens)
+        left = -(-(self._limit - first + 1) // self._levels)  # a level's share of the nodes still to be drawn
+        for node in self.frontier:
+            if self.law == "chosen":
+                self._choose(rows, i, node)
+            elif left > 0:
+                left -= self._draw(rows, i, node, min(self._width, left), noise)
+        self._levels -= 1
+        self.frontier = self._worth_feeding(range(first, len(self._tokens))) if self._levels else []
+
+    def _choose(self, rows: Rows, i: int, node: int) -> None:
+        fed = self._fed[node]
+        if self._width == 1 and not self._confidence:
+            self._add(rows.argmax(i, fed), node, 0.0)
+            return
+        row = torch.log_softmax(rows.edited(i, fed), -1)
+        values, ids = row.topk(min(self._width, row.shape[0]))
+        for value, token in zip(values.tolist(), ids.tolist(), strict=True):
+            if value > float("-inf"):
+                self._add(token, node, value)
+
+    def _draw(self, rows: Rows, i: int, node: int, count: int, noise: Noise) -> int:
+        """Draw up to `count` children of `node`; returns how many there were to draw."""
+        row = left = rows.probs(i, self._fed[node])
+        self._q[node] = row
+        if self.law == "distinct":
+            count = min(count, int((row > 0).sum()))
+        for rank in range(count):
+            token = noise.pick(self._b, draft_slot(len(self.seq) - 1, node, rank), left)
+            self._add(token, node, log(float(row[token])))
+            if self.law == "distinct" and rank + 1 < count:
+                left = left.clone()
+                left[token] = 0.0
+        return count
+
+    def _add(self, token: int, parent: int, value: float) -> None:
+        self._tokens.append(token)
+        self._parents.append(parent)
+        self._scores.append(self._scores[parent] + value)
+
+    def _worth_feeding(self, level: Sequence[int]) -> list[int]:
+        """The likeliest nodes of a level that more may grow below: not what ends the answer, nor a twin."""
+        first = {(self._parents[node], self._tokens[node]): node for node in reversed(level)}
+        alive = [
+            node
+            for node in sorted(first.values())
+            if self._tokens[node] not in self.seq.stop_ids and exp(self._scores[node]) >= self._confidence
+        ]
+        return sorted(alive, key=self._rank)[: self._width]
+
+    def _rank(self, node: int) -> tuple[float, int]:
+        """Likeliest first, older first among equals: a parent always stands before its children."""
+        return -self._scores[node], node
+
+    def tree(self) -> Tree:
+        """What is drafted: everything drawn, or of what was considered the likeliest that the plan has room for."""
+        nodes = list(range(len(self._tokens)))
+        if self.law == "chosen":
+            nodes = sorted(sorted(nodes, key=self._rank)[: self._limit + 1])
+        new = {node: place for place, node in enumerate(nodes)}
+        parents = (-1, *(new[self._parents[node]] for node in nodes[1:]))
+        law = self.law if len(nodes) > 1 else "chosen"
+        return Tree(tuple(self._tokens[node] for node in nodes), parents, law, self._q if law != "chosen" else {})
+
+    def fed_path(self, tokens: Sequence[int]) -> list[int]:
+        """The fed nodes (in feeding order) along these tokens below the root, as far as they go."""
+        tree, here = self._fed_tree, 0
+        for token in tokens:
+            below = [n for n in range(1, len(tree)) if tree.parents[n] == here and tree.tokens[n] == token]
+            if not below:
+                break
+            here = below[0]
+        return tree.path(here)

@@ -1,0 +1,120 @@
+"""A smaller model as the drafter: classic speculative decoding (Leviathan et al. 2211.17192, Chen et al. 2302.01318).
+
+Any causal model behind the `Target` protocol, with its own memory. It reads what it has not read of each sequence, then
+grows chains or trees, one forward a level for the whole batch. Where its memory or its context is at an end a sequence
+simply goes on without drafts. Rows come through the same parameters as the target's, so q is what was drawn from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from forerun.core.draft import LAWS, Draft, Law, Tree, Verdict
+from forerun.core.errors import unknown
+from forerun.core.noise import Noise
+from forerun.core.plan import Plan
+from forerun.core.protocols import Target
+from forerun.core.rows import Rows
+from forerun.core.seq import Seq
+from forerun.core.work import Item
+from forerun.drafters.growth import Growth
+from forerun.drafters.ranges import whole
+
+
+@dataclass(frozen=True, slots=True)
+class ModelOptions:
+    """How to draft with a model. SpecError for values out of range."""
+
+    path: str = ""
+    """The draft model: `org/name`, a folder or a .gguf file."""
+    law: Law = "chosen"
+    """chosen: the likeliest tokens; sampled, distinct: drawn (with, without replacement). Greedy requests: chosen."""
+    chunk: int = 512
+    """Tokens of a sequence's past that are read in one forward."""
+
+    def __post_init__(self) -> None:
+        if self.law not in LAWS:
+            raise unknown("law", self.law, LAWS)
+        whole(self, "chunk", 1, 1 << 20)
+
+
+class ModelDrafter:
+    """Drafts with `target`, a model of its own whose vocabulary is the verifying model's."""
+
+    name = "model"
+    Options: type = ModelOptions
+    taps: tuple[int, ...] = ()
+
+    def __init__(self, target: Target, options: ModelOptions | None = None) -> None:
+        self.target = target
+        self.options = options or ModelOptions()
+        self.laws: frozenset[Law] = frozenset({"chosen", self.options.law})
+        self._open: set[Seq] = set()
+        self._grown: dict[Seq, Growth] = {}
+
+    def begin(self, seq: Seq) -> None:
+        """Open the sequence; it is read when a draft is first wanted."""
+        self.target.begin(seq)
+        self._open.add(seq)
+
+    def read(self, rows: Rows) -> None:
+        """No taps."""
+
+    def draft(self, seqs: Sequence[Seq], plan: Plan, noise: Noise) -> Draft:
+        """A tree for each sequence, all of them grown together; the root where memory or context do not suffice."""
+        for seq in seqs:
+            if self._grown.pop(seq, None):  # the last draft was never judged
+                self.target.truncate(seq, self.target.held(seq))
+        growths = [growth for b, seq in enumerate(seqs) if (growth := self._sprout(seq, b, plan))]
+        self._catch_up([growth.seq for growth in growths])
+        self._grown |= {growth.seq: growth for growth in growths}
+        while growing := [growth for growth in growths if growth.frontier]:
+            rows = self.target.score([growth.item(self.target.held(growth.seq)) for growth in growing], keep=True)
+            for i, growth in enumerate(growing):
+                growth.grow(rows, i, noise)
+        grown = self._grown
+        return Draft(tuple(grown[seq].tree() if seq in grown else Tree.root(seq.last) for seq in seqs))
+
+    def _sprout(self, seq: Seq, b: int, plan: Plan) -> Growth | None:
+        """A root with memory reserved for all that will be fed under it, or None."""
+        context = self.target.spec.max_len - len(seq) + 1  # the deepest node is never fed
+        depth = min(plan.depth, seq.room, context)
+        if context <= 0:
+            self.end(seq)
+        if depth <= 0 or plan.nodes == 0 or seq not in self._open:
+            return None
+        width = plan.width if self.target.spec.trees else 1
+        growth = Growth(seq, b, depth, width, plan, self.options.law)
+        unread = len(seq) - 1 - self.target.held(seq)
+        return growth if self.target.reserve(seq, unread + growth.feeds) else None
+
+    def _catch_up(self, seqs: Sequence[Seq]) -> None:
+        """Read the past of these sequences until what is left fits beside their roots."""
+        held, chunk = self.target.held, self.options.chunk
+        while sum(len(seq) - 1 - held(seq) for seq in seqs) > chunk:
+            left, work = chunk, []
+            for seq in seqs:
+                start = held(seq)
+                stop = min(len(seq) - 1, start + left)
+                if stop > start:
+                    work.append(Item(seq, start, stop))
+                    left -= stop - start
+            self.target.score(work)
+
+    def accept(self, seqs: Sequence[Seq], draft: Draft, rows: Rows, verdict: Verdict) -> None:
+        """Hold what stands of what was fed, whoever drafted it: paths are matched by their tokens."""
+        mine, paths = [], []
+        for seq, tree, path in zip(seqs, draft.trees, verdict.paths, strict=True):
+            if growth := self._grown.pop(seq, None):
+                mine.append(seq)
+                paths.append(growth.fed_path([tree.tokens[node] for node in path]))
+        if mine:
+            self.target.commit(mine, paths)
+
+    def end(self, seq: Seq) -> None:
+        """Give the sequence's memory back."""
+        self._grown.pop(seq, None)
+        if seq in self._open:
+            self._open.remove(seq)
+            self.target.release(seq)

@@ -1,0 +1,52 @@
+"""Drafters by the name that options and result files use; a drafter's file is imported when it is asked for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+from forerun.core.errors import unknown
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One drafter: where it is ("module:Class") and what it does. `Options` of the class are its settings."""
+
+    path: str
+    summary: str
+
+    def load(self) -> type[Any]:
+        """The drafter's class."""
+        module, name = self.path.split(":")
+        found: type[Any] = getattr(import_module(module), name)
+        return found
+
+
+DRAFTERS: dict[str, Entry] = {
+    "none": Entry("forerun.drafters.none:NoDrafter", "no guesses: plain decoding"),
+    "ngram": Entry(
+        "forerun.drafters.ngram:NgramDrafter",
+        "prompt lookup: what followed these words the last time, in the same text",
+    ),
+    "suffix": Entry(
+        "forerun.drafters.suffix:SuffixDrafter",
+        "suffix decoding: what followed these words how often, in the same text and in earlier answers",
+    ),
+    "prediction": Entry(
+        "forerun.drafters.prediction:PredictionDrafter",
+        "the answer that the request itself predicts, for edits of a known text",
+    ),
+    "model": Entry("forerun.drafters.model:ModelDrafter", "a smaller model with the same tokenizer"),
+    "skip": Entry("forerun.drafters.skip:SkipDrafter", "the target's own first layers, no second model"),
+    "first_of": Entry(
+        "forerun.drafters.first_of:FirstOf", "a cascade: for each sequence the first drafter that has a guess"
+    ),
+}
+
+
+def drafter_entry(name: str) -> Entry:
+    """The entry of a drafter; SpecError for an unknown name."""
+    if name not in DRAFTERS:
+        raise unknown("drafter", name, DRAFTERS)
+    return DRAFTERS[name]

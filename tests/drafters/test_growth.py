@@ -1,0 +1,88 @@
+"""Drawn trees: the laws they declare, enumerated together with the verifiers that judge them."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from forerun.core.draft import Tree
+from forerun.core.noise import Noise, SeededNoise
+from forerun.core.params import SamplingParams
+from forerun.core.plan import Plan
+from forerun.core.seq import Seq
+from forerun.drafters.model import ModelDrafter, ModelOptions
+from forerun.testing.gate import measure
+from forerun.testing.tables import random_table
+from forerun.testing.toy import ToyTarget, table_law
+from forerun.verify.reference import Reference
+
+DRAWN = SamplingParams(temperature=1.0, seed=3)
+
+
+def grown(law: str, plan: Plan, vocab: int = 3, seed: int = 1, zeros: float = 0.0):
+    """A fresh tree of a table model under the prompt (0,), drawn with the given noise."""
+    model = ToyTarget(table_law(vocab, seed, order=2, zeros=zeros), vocab)
+
+    def draw(noise: Noise) -> Tree:
+        drafter, seq = ModelDrafter(model, ModelOptions(law=law)), Seq(0, [0], DRAWN, 64)
+        drafter.begin(seq)
+        tree = drafter.draft([seq], plan, noise).trees[0]
+        drafter.end(seq)
+        return tree
+
+    return draw
+
+
+@pytest.mark.parametrize("law", ["sampled", "distinct"])
+@pytest.mark.parametrize(
+    "plan",
+    [Plan(2), Plan(2, nodes=3, width=2), Plan(2, nodes=4, width=2, confidence=0.4), Plan(1, width=3)],
+    ids=["chain", "tree", "confident", "wide"],
+)
+def test_the_law_is_not_bent(law, plan):
+    found = measure(Reference(), random_table(3, seed=2), grown(law, plan, zeros=0.2))
+    assert found.deviation < 1e-12
+    assert found.accepted > 0.3
+
+
+@pytest.mark.parametrize("law", ["sampled", "distinct"])
+def test_q_is_the_drafter_s_own_row(law):
+    tree = grown(law, Plan(3, nodes=9, width=2), vocab=6)(SeededNoise([7]))
+    tree.check()
+    assert tree.law == law
+    assert tree.drafted == (8 if law == "sampled" else 9), "a twin gets no children of its own"
+    model = table_law(6, 1, order=2)
+    for node, below in enumerate(tree.children()):
+        assert (node in tree.q) == bool(below)
+        if below:
+            path = [tree.tokens[n] for n in tree.path(node)]
+            assert torch.allclose(tree.q[node], torch.softmax(model([0, *path]), -1))
+        if law == "distinct":
+            tokens = [tree.tokens[child] for child in below]
+            assert len(set(tokens)) == len(tokens)
+
+
+def test_few_nodes_still_reach_the_plan_s_depth():
+    tree = grown("distinct", Plan(4, nodes=8, width=4), vocab=6)(SeededNoise([1]))
+    assert max(tree.depths()) == 4
+    assert tree.drafted == 8
+
+
+def test_a_distinct_draw_ends_with_the_support():
+    ask = SamplingParams(temperature=1.0, top_k=2, seed=0)
+    drafter = ModelDrafter(ToyTarget(table_law(6, 1), 6), ModelOptions(law="distinct"))
+    seq = Seq(0, [0], ask, 64)
+    drafter.begin(seq)
+    tree = drafter.draft([seq], Plan(1, width=5), SeededNoise([0])).trees[0]
+    assert tree.drafted == 2
+
+
+@pytest.mark.parametrize("law", ["sampled", "distinct"])
+def test_greedy_requests_get_chosen_trees(law):
+    drafter = ModelDrafter(ToyTarget(table_law(6, 1), 6), ModelOptions(law=law))
+    seq = Seq(0, [0], SamplingParams(), 64)
+    drafter.begin(seq)
+    tree = drafter.draft([seq], Plan(2, nodes=5, width=2), SeededNoise([0])).trees[0]
+    assert tree.law == "chosen"
+    assert drafter.laws == {"chosen", law}
+    assert tree.drafted == 5
