@@ -1,0 +1,46 @@
+"""The books of a step: tokens into sequences, counts and seconds into statistics."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from forerun.core.clock import Clock
+from forerun.core.draft import Draft, Tree, Verdict
+from forerun.core.plan import Plan
+from forerun.core.protocols import StepTrace
+from forerun.core.rows import Rows
+from forerun.core.seq import Seq, Token
+from forerun.core.work import Item
+
+
+def grow(seq: Seq, tree: Tree, path: Sequence[int], bonus: int, rows: Rows, b: int) -> int:
+    """Append the accepted tokens and the bonus, each with its log-probabilities if asked; returns how many stay."""
+    top = seq.params.logprobs
+    parents = (0, *path)
+    tokens = [*(tree.tokens[node] for node in path), bonus]
+    taken = seq.extend(
+        Token(token, i < len(path), None if top is None else rows.logprobs(b, parents[i], token, top))
+        for i, token in enumerate(tokens)
+    )
+    depth = max(tree.depths())
+    seq.stats.count(tree.drafted, depth, min(len(path), taken), taken)
+    return taken
+
+
+def trace(
+    plan: Plan, draft: Draft, verdict: Verdict, emitted: Sequence[int], work: Sequence[Item], clock: Clock
+) -> StepTrace:
+    """Book the step, and each sequence's share of its time."""
+    seconds = clock.lap()
+    for item in work:
+        item.seq.stats.prefilled += len(item.certain)
+        item.seq.stats.spend({phase: value / len(work) for phase, value in seconds.items()})
+    return StepTrace(
+        plan=plan,
+        sizes=draft.sizes,
+        depths=tuple(max(tree.depths()) for tree in draft.trees),
+        accepted=verdict.accepted,
+        emitted=tuple(emitted),
+        prefilled=sum(len(item.certain) for item in work),
+        seconds=seconds,
+    )

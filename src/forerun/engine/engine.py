@@ -1,0 +1,226 @@
+"""Requests in, answers out: continuous batching around `decode_step`.
+
+The engine is given its parts and knows none of them by name. It is synchronous and belongs to one thread: whoever wants
+more (a server) puts a queue in front of it.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from time import perf_counter
+from types import TracebackType
+
+from forerun.core.clock import NO_CLOCK, Clock
+from forerun.core.errors import SpecError, unknown
+from forerun.core.params import SamplingParams
+from forerun.core.protocols import Controller
+from forerun.core.seq import Seq, Token
+from forerun.core.text import Listener, Words
+from forerun.engine.admission import Prompt, admit
+from forerun.engine.results import Choice, Event, Result, Usage
+from forerun.engine.scheduler import Scheduler
+from forerun.engine.step import Parts, decode_step
+
+Messages = str | Sequence[Mapping[str, object]]
+
+
+class Engine:
+    """Serves requests with speculation. `forerun.load` makes one from names; this takes ready parts.
+
+    `eos_ids` end an answer; `words` is the tokenizer, without which prompts are token ids and answers have no text.
+    `chunk` bounds the prompt tokens read in a step, `max_batch` the sequences that run at once.
+    """
+
+    def __init__(
+        self,
+        parts: Parts,
+        controller: Controller,
+        *,
+        words: Words | None = None,
+        eos_ids: frozenset[int] = frozenset(),
+        chunk: int = 512,
+        max_batch: int = 64,
+        clock: Clock = NO_CLOCK,
+    ) -> None:
+        self.parts = parts
+        self.controller = controller
+        self.words = words
+        self._eos_ids = eos_ids
+        self._clock = clock
+        self._scheduler = Scheduler(parts.target, parts.drafter, chunk, max_batch)
+        self._ids = itertools.count()
+        self._open: dict[int, list[Seq]] = {}
+        self._ears: dict[Seq, Listener] = {}
+        self._texts: dict[Seq, list[str]] = {}
+        self._news: dict[int, deque[Event]] = {}
+
+    def __enter__(self) -> Engine:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        parts = self.parts
+        return f"<Engine {parts.target.spec.name}, {parts.drafter.name}, {parts.verify.name}>"
+
+    @property
+    def busy(self) -> bool:
+        """Whether any request is unfinished."""
+        return bool(self._open)
+
+    @property
+    def has_template(self) -> bool:
+        """Whether conversations can be told to the model in its own way."""
+        return self.words is not None and self.words.has_template
+
+    def chat(self, messages: Messages) -> list[int]:
+        """Token ids of a conversation (or of one user's text) through the model's chat template."""
+        if self.words is None:
+            raise SpecError("this engine has no tokenizer, so it has no chat template either: give it token ids")
+        if isinstance(messages, str):
+            messages = [{"role": "user", "content": messages}]
+        return self.words.chat(messages)
+
+    def add(self, prompt: Prompt, params: SamplingParams | None = None, **changes: object) -> int:
+        """Queue a request and return its id; it runs as `step` is called.
+
+        `prompt` is a text or token ids; `changes` are fields of SamplingParams by name. Raises SpecError or
+        CapacityError before anything runs.
+        """
+        params = with_changes(params or SamplingParams(), changes)
+        ids, params = admit(prompt, params, self.parts, self.words)
+        request = next(self._ids)
+        seqs = [self._seq(request, index, ids, params) for index in range(params.n)]
+        self._open[request] = seqs
+        self._scheduler.add(seqs)
+        return request
+
+    def _seq(self, request: int, index: int, ids: list[int], params: SamplingParams) -> Seq:
+        ear = self.words.listen(params.stop) if self.words else None
+        max_len = self.parts.target.spec.max_len
+        seq = Seq(request, ids, params, max_len, self._eos_ids, index, ear)
+        seq.stats.added_s = perf_counter()
+        self._texts[seq] = []
+        if ear:
+            self._ears[seq] = ear
+        return seq
+
+    def step(self) -> list[Event]:
+        """One forward over everything that runs; returns what came of it."""
+        round = self._scheduler.round(self.controller.plan)
+        if not round:
+            return []
+        now = perf_counter()
+        for seq in (*round.seqs, *(item.seq for item in round.chunks)):
+            seq.stats.started_s = seq.stats.started_s or now
+        before = [len(seq.output) for seq in round.seqs]
+        trace = decode_step(round.seqs, round.plan, self.parts, round.chunks, clock=self._clock)
+        if round.seqs:
+            self.controller.observe(trace)
+        events = [self._event(seq, seq.output[start:]) for seq, start in zip(round.seqs, before, strict=True)]
+        for event in events:
+            if event.request_id in self._news:
+                self._news[event.request_id].append(event)
+        return events
+
+    def _event(self, seq: Seq, tokens: Sequence[Token]) -> Event:
+        ear = self._ears.get(seq)
+        text = "" if ear is None else ear.take()
+        now = perf_counter()
+        if not seq.stats.first_s:
+            seq.stats.first_s, seq.stats.first_tokens = now, len(tokens)
+        if seq.finished:
+            seq.stats.ended_s = now
+            text += "" if ear is None else ear.finish()
+            self._scheduler.remove(seq)
+        self._texts[seq].append(text)
+        return Event(seq.id, seq.index, text, tuple(tokens), seq.finish_reason)
+
+    def cancel(self, request: int) -> Result:
+        """Stop a request wherever it is and return what it has; its memory is free at once."""
+        for seq in self._open.get(request, []):
+            if not seq.finished:
+                seq.finish_reason = "cancelled"
+                seq.stats.ended_s = perf_counter()
+                self._scheduler.remove(seq)
+        return self.collect(request)
+
+    def collect(self, request: int) -> Result:
+        """The result of a finished request, which the engine then forgets; SpecError if it is not known or not done."""
+        seqs = self._open.get(request)
+        if seqs is None:
+            raise SpecError(f"request {request} is not known: it was collected, cancelled or never added")
+        if not all(seq.finished for seq in seqs):
+            raise SpecError(f"request {request} is still running: step until it has finished, or cancel it")
+        del self._open[request]
+        choices = tuple(self._choice(seq) for seq in seqs)
+        usage = Usage(seqs[0].prompt_len, sum(len(choice.tokens) for choice in choices))
+        return Result(request, choices, usage)
+
+    def _choice(self, seq: Seq) -> Choice:
+        assert seq.finish_reason is not None
+        self._ears.pop(seq, None)
+        text = "".join(self._texts.pop(seq))
+        return Choice(seq.index, text, tuple(seq.output), seq.finish_reason, seq.stats)
+
+    def finished(self, request: int) -> bool:
+        """Whether all answers of an open request have ended."""
+        return all(seq.finished for seq in self._open[request])
+
+    def stream(self, prompt: Prompt, params: SamplingParams | None = None, **changes: object) -> Iterator[Event]:
+        """Events of one request as they come; it starts with the first and is cancelled if the loop is left early.
+
+        Raises as `add` does, before the first event is asked for.
+        """
+        params = with_changes(params or SamplingParams(), changes)
+        ids, params = admit(prompt, params, self.parts, self.words)
+        return self._events(ids, params)
+
+    def _events(self, ids: list[int], params: SamplingParams) -> Iterator[Event]:
+        request = self.add(ids, params)
+        news = self._news[request] = deque()
+        try:
+            while news or not self.finished(request):
+                if news:
+                    yield news.popleft()
+                else:
+                    self.step()
+        finally:
+            del self._news[request]
+            self.cancel(request)
+
+    def generate(self, prompt: Prompt, params: SamplingParams | None = None, **changes: object) -> Result:
+        """Answer one prompt, a text or token ids; raises as `add` does."""
+        return self.generate_batch([prompt], params, **changes)[0]
+
+    def generate_batch(
+        self, prompts: Sequence[Prompt], params: SamplingParams | None = None, **changes: object
+    ) -> list[Result]:
+        """Answer several prompts at once, in their order; one that is refused refuses them all."""
+        requests: list[int] = []
+        try:
+            requests.extend(self.add(prompt, params, **changes) for prompt in prompts)
+            while not all(self.finished(request) for request in requests):
+                self.step()
+        except BaseException:
+            for request in requests:
+                self.cancel(request)
+            raise
+        return [self.collect(request) for request in requests]
+
+    def close(self) -> None:
+        """Cancel everything that is open."""
+        for request in list(self._open):
+            self.cancel(request)
+
+
+def with_changes(params: SamplingParams, changes: Mapping[str, object]) -> SamplingParams:
+    """`params` with fields replaced by name; SpecError with a suggestion for a name it does not have."""
+    for name in changes:
+        if name not in SamplingParams.__dataclass_fields__:
+            raise unknown("sampling parameter", name, SamplingParams.__dataclass_fields__)
+    return replace(params, **changes) if changes else params  # type: ignore[arg-type]

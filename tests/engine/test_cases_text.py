@@ -1,0 +1,425 @@
+"""Failures met elsewhere, with their right values: what the greedy text is, where it ends, what is returned.
+
+Numbers are those of the collected cases. Scripted targets say poison (the last id) off their script.
+"""
+
+import itertools
+import json
+
+import pytest
+import torch
+
+from forerun.cli.common import result_json
+from forerun.core.draft import Tree
+from forerun.core.errors import CapacityError, SpecError
+from forerun.testing.engines import Letters, scripted, toy_engine
+from forerun.testing.scripted import always
+from forerun.testing.toy import ToyTarget, fixed_law, scripted_law
+
+EOS = 2
+KS = (1, 2, 4, 8)
+
+
+def row_law(logits):
+    row = torch.tensor(logits, dtype=torch.float64)
+    return lambda tokens: row
+
+
+def view(result):
+    """Everything a caller sees of an answer but its statistics."""
+    tokens = [(token.id, token.logprobs) for token in result.tokens]
+    return result.text, tokens, result.finish_reason, result.usage
+
+
+@pytest.mark.parametrize(("guess", "accepted"), [([1], 0), ([7], 1)])
+def test_1_the_first_drafted_token_is_checked_too(guess, accepted):
+    engine = scripted([7, 8, 9], guess, prompt_len=3)
+    result = engine.generate([1, 1, 1], max_tokens=3)
+    assert result.token_ids == [7, 8, 9]
+    assert result.stats.accepted_at[:1] == [accepted]
+
+
+@pytest.mark.parametrize("k", range(1, 9))
+def test_4_positions_have_no_gap_after_a_rejection(k):
+    script = list(range(20, 40))
+    guess = [token if i % 2 == 0 else 50 for i, token in enumerate(script)]
+    engine = scripted(script, guess, depth=k)
+    result = engine.generate([10], max_tokens=20)
+    assert result.token_ids == script
+    last = {position: token for _, token, position in engine.parts.target.fed}
+    assert [last[i] for i in range(20)] == [10, *script[:-1]]
+
+
+def test_22_nothing_drafted_behind_a_rejection_survives():
+    engine = scripted([5, 8, 9, 10], [5, 6, 7, 9], depth=3)
+    result = engine.generate([1], temperature=1e-3, seed=1, max_tokens=4)
+    assert result.token_ids == [5, 8, 9, 10]
+    starts = [position for _, token, position in engine.parts.target.fed if token == 8]
+    assert starts == [2]
+
+
+def test_23_seeded_and_unseeded_requests_in_one_batch():
+    engine = scripted([5, 6, 7, 8], [5, 9, 7, 8])
+    requests = [engine.add([1], temperature=0.01, max_tokens=4, seed=seed) for seed in (1, None, 2)]
+    while not all(map(engine.finished, requests)):
+        engine.step()
+    assert [engine.collect(request).token_ids for request in requests] == [[5, 6, 7, 8]] * 3
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+@pytest.mark.parametrize("k", KS)
+def test_25_nothing_is_emitted_behind_the_end(k, streamed):
+    words = Letters([b""] * 5 + [b"a", b"b", b"c"], special=[EOS])
+    engine = scripted([5, EOS, 6, 7], [5, EOS, 6, 7], depth=k, vocab_size=8, words=words)
+    if streamed:
+        events = list(engine.stream([1], max_tokens=9))
+        assert [token.id for event in events for token in event.tokens] == [5, EOS]
+        assert "".join(event.text for event in events) == "a"
+        return
+    result = engine.generate([1], max_tokens=9)
+    assert (result.token_ids, result.text, result.finish_reason) == ([5, EOS], "a", "stop")
+    assert result.usage.completion_tokens == 2
+    plain = scripted([5, EOS, 6, 7], vocab_size=8, words=words).generate([1], max_tokens=9)
+    assert view(result) == view(plain)
+
+
+@pytest.mark.parametrize(("limit", "reason"), [(5, "stop"), (2, "length")])
+def test_26_the_length_cap_does_not_hide_an_earlier_stop(limit, reason):
+    words = Letters([b""] * 10 + [b"x", b"y", b"##", b"p", b"q", b"r"])
+    script = [10, 11, 12, 13, 14, 15]
+    engine = scripted(script, script, depth=6, vocab_size=16, words=words)
+    result = engine.generate([1], max_tokens=limit, stop=["##"])
+    assert (result.text, result.finish_reason) == ("xy", reason)
+
+
+@pytest.mark.parametrize("k", [0, 1, 2, 3, 11])
+def test_27_28_text_ids_and_logprobs_end_at_the_same_token(k):
+    words = Letters([b""] * 3 + [bytes([c]) for c in b"xENDabcfgh"])
+    spelled = words.encode("xENDabcEfgh", bos=False)
+    engine = scripted(spelled, spelled if k else None, depth=k, vocab_size=13, words=words)
+    result = engine.generate([1], max_tokens=20, stop="END", logprobs=2)
+    assert (result.text, result.finish_reason) == ("x", "stop")
+    assert result.token_ids == spelled[:4]
+    assert all(token.logprobs is not None and len(token.logprobs.top) == 2 for token in result.tokens)
+    assert result.usage.completion_tokens == 4
+
+
+@pytest.mark.parametrize("limit", range(1, 7))
+def test_30_36_exactly_as_many_tokens_as_asked_for(limit):
+    script = [5, 6, 7, 8, 9, 10]
+    engine = scripted(script, script, depth=4)
+    result = engine.generate([1], max_tokens=limit)
+    assert result.token_ids == script[:limit]
+    assert result.finish_reason == "length"
+    assert result.stats.drafted <= limit - 1
+    assert all(tree.drafted <= limit - 1 for tree in engine.parts.drafter.proposed)
+
+
+@pytest.mark.parametrize("floor", range(4))
+def test_32_stop_tokens_are_masked_until_the_floor(floor):
+    logits = [0.0] * 8
+    logits[EOS], logits[5] = 10.0, 9.0
+    engine = toy_engine(row_law(logits), always([EOS] * 3), depth=3, vocab_size=8)
+    result = engine.generate([1], min_tokens=floor, max_tokens=10)
+    assert result.token_ids == [5] * floor + [EOS]
+
+
+def test_34_no_end_token_means_no_cutting():
+    engine = scripted(list(range(20, 35)), [20, 21, EOS], prompt_len=9, eos_ids=())
+    result = engine.generate([5, 6, 7, 8, 9, 10, 11, 7, 8], max_tokens=15)
+    assert len(result.token_ids) == 15
+    assert result.finish_reason == "length"
+
+
+@pytest.mark.parametrize("script", [[5, 106, 8], [5, 7, 8]])
+def test_35_any_of_several_end_tokens_ends(script):
+    engine = scripted(script, script, vocab_size=128, eos_ids=(1, 106, 7))
+    result = engine.generate([3], max_tokens=9)
+    assert result.token_ids == script[:2]
+    assert result.finish_reason == "stop"
+
+
+def test_ignored_end_tokens_are_ordinary_tokens_but_stop_token_ids_still_stop():
+    script = [5, EOS, 6, 9]
+    engine = scripted(script, script)
+    assert engine.generate([1], max_tokens=4, ignore_eos=True).token_ids == script
+    assert engine.generate([1], max_tokens=4, ignore_eos=True, stop_token_ids=[6]).token_ids == script[:3]
+
+
+@pytest.mark.parametrize("k", [0, 3])
+def test_38_39_logprobs_are_the_target_s_and_never_missing(k):
+    engine = toy_engine(fixed_law([0.4, 0.3, 0.2, 0.1]), always([0, 0, 0]) if k else None, depth=3, vocab_size=4)
+    result = engine.generate([1], max_tokens=6, logprobs=3, ignore_eos=True)
+    assert len(result.tokens) == 6
+    for token in result.tokens:
+        assert token.logprobs.token == pytest.approx(-0.9163, abs=1e-4)
+        assert [round(value, 4) for _, value in token.logprobs.top] == [-0.9163, -1.204, -1.6094]
+
+
+LOGITS = [0, 0.1, -1, -1, -1, 3, 2, -1]
+
+
+@pytest.mark.parametrize("k", [0, 3])
+@pytest.mark.parametrize("params", [{"presence_penalty": 1.5}, {"repetition_penalty": 2.0}])
+def test_44_46_penalties_reach_drafted_positions(k, params):
+    engine = toy_engine(row_law(LOGITS), always([5, 5, 5]) if k else None, depth=3, vocab_size=8, eos_ids=())
+    assert engine.generate([7], max_tokens=6, **params).token_ids == [5, 6, 5, 5, 5, 5]
+
+
+@pytest.mark.parametrize("k", [0, 2])
+def test_46_a_repetition_penalty_multiplies_negative_logits(k):
+    engine = toy_engine(row_law([-1, -1.5, -3, -9]), always([0, 0]) if k else None, depth=2, vocab_size=4, eos_ids=())
+    assert engine.generate([3], max_tokens=3, repetition_penalty=2.0).token_ids == [0, 1, 0]
+
+
+@pytest.mark.parametrize("k", [0, 4])
+@pytest.mark.parametrize(("bias", "token"), [({5: -100}, 6), ({7: 100}, 7)])
+def test_47_a_bias_reaches_every_row(k, bias, token):
+    logits = [0.0] * 8
+    logits[5], logits[6] = 3.0, 2.0
+    engine = toy_engine(row_law(logits), always([5] * 4) if k else None, vocab_size=8)
+    assert engine.generate([1], max_tokens=6, logit_bias=bias).token_ids == [token] * 6
+
+
+@pytest.mark.parametrize("k", [0, 4])
+def test_49_a_mask_hook_sees_every_scored_row(k):
+    odd = [2 * i + 5 for i in range(10)]
+
+    def allowed(tokens):
+        return None if len(tokens) < 4 else range(0, 64, 2)
+
+    law = scripted_law(odd, 1, 64)
+    engine = toy_engine(law, always([5, 7, 9, 11]) if k else None)
+    ids = engine.generate([1], max_tokens=10, allowed=allowed, ignore_eos=True).token_ids
+    assert all(token % 2 == 0 for token in ids[4:])
+    assert ids == toy_engine(law).generate([1], max_tokens=10, allowed=allowed, ignore_eos=True).token_ids
+
+
+CHANGES = {
+    "top_k": ({"top_k": 1, "temperature": 2.0, "seed": 3}, {"temperature": 2.0, "seed": 3}),
+    "top_p": ({"top_p": 0.05, "temperature": 2.0, "seed": 3}, {"temperature": 2.0, "seed": 3}),
+    "min_p": ({"min_p": 1.0, "temperature": 2.0, "seed": 3}, {"temperature": 2.0, "seed": 3}),
+    "temperature": ({"temperature": 5.0, "seed": 3}, {}),
+    "seed": ({"temperature": 2.0, "seed": 4}, {"temperature": 2.0, "seed": 3}),
+    "repetition_penalty": ({"repetition_penalty": 3.0}, {}),
+    "presence_penalty": ({"presence_penalty": 2.0}, {}),
+    "frequency_penalty": ({"frequency_penalty": 2.0}, {}),
+    "logit_bias": ({"logit_bias": {6: 100.0}}, {}),
+    "allowed": ({"allowed": lambda tokens: [3]}, {}),
+    "stop_token_ids": ({"stop_token_ids": [5]}, {}),
+    "max_tokens": ({"max_tokens": 3}, {}),
+    "min_tokens": ({"min_tokens": 12, "stop_token_ids": [5], "max_tokens": 12}, {"stop_token_ids": [5]}),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_51_every_parameter_is_honoured_under_speculation(name):
+    changed, base = CHANGES[name]
+    answers = []
+    for params in (changed, base):
+        ids = [
+            toy_engine(row_law(LOGITS), guess, depth=3, vocab_size=8, eos_ids=())
+            .generate([7], **{"max_tokens": 12, **params})
+            .token_ids
+            for guess in (None, always([5, 5, 5]))
+        ]
+        assert ids[0] == ids[1]
+        answers.append(ids[0])
+    assert answers[0] != answers[1]
+
+
+JSON_PIECES = Letters([b""] * 3 + [bytes([c]) for c in b'{"a:7x}1'], special=[EOS])
+OBJECT = '{"a":7}'
+
+
+def digit_grammar(tokens):
+    """`{"a":D}` with D one digit, one token a character; asking it past the end is an error."""
+    text = JSON_PIECES.decode(tokens)
+    if EOS in tokens:
+        raise AssertionError("asked past the end")
+    assert text == '{"a":'[: len(text)] or text[:5] == '{"a":', text
+    options = [OBJECT[len(text)]] if len(text) != 5 and len(text) < 7 else list("71")
+    if len(text) == 7:
+        return [EOS]
+    return [token for option in options for token in JSON_PIECES.encode(option, bos=False)]
+
+
+@pytest.mark.parametrize(
+    ("guess", "drafted"),
+    [('{"a":x}', 5), (OBJECT, 7), ('{"x":7}', None), (OBJECT + "xx", 7)],
+)
+def test_52_53_56_drafts_are_cut_where_the_grammar_forbids_them(guess, drafted):
+    script = [*JSON_PIECES.encode(OBJECT, bos=False), EOS]
+    guessed = JSON_PIECES.encode(guess, bos=False)
+    engine = scripted(script, guessed, depth=8, vocab_size=12, words=JSON_PIECES)
+    result = engine.generate([1], max_tokens=20, allowed=digit_grammar)
+    assert (result.text, result.finish_reason) == (OBJECT, "stop")
+    assert result.token_ids == script
+    if drafted is not None:
+        assert result.stats.drafted_at[drafted - 1] == 1
+        assert len(result.stats.drafted_at) == drafted
+
+
+@pytest.mark.parametrize("bad", [64, -1])
+def test_61_an_id_outside_the_vocabulary_ends_the_proposal(bad):
+    engine = scripted([5, 6, 7], [5, bad, 6], depth=3)
+    result = engine.generate([1], max_tokens=3)
+    assert result.token_ids == [5, 6, 7]
+    assert result.stats.drafted_at[0] >= 1
+    assert len(result.stats.drafted_at) == 1
+
+
+@pytest.mark.parametrize(("prompt", "tokens"), [(10, 6), (15, 1)])
+def test_68_drafts_never_pass_the_end_of_the_context(prompt, tokens):
+    script = list(range(20, 60))
+    engine = scripted(script, script, depth=5, prompt_len=prompt, max_len=16)
+    result = engine.generate([1] * prompt, max_tokens=100)
+    assert result.token_ids == script[:tokens]
+    assert result.finish_reason == "length"
+    assert max(position for _, _, position in engine.parts.target.fed) < 16
+
+
+@pytest.mark.parametrize("length", [32, 33, 320])
+def test_68_72_a_prompt_that_leaves_no_room_is_refused_with_both_numbers(length):
+    engine = scripted([5], max_len=32)
+    with pytest.raises(CapacityError, match=rf"{length} tokens.*32"):
+        engine.generate([1] * length)
+    assert engine.generate([1], max_tokens=1).token_ids == [5]
+
+
+@pytest.mark.parametrize("k", [3])
+def test_78_98_full_acceptance_emits_the_bonus_and_rates_stay_rates(k):
+    script = list(range(20, 32))
+    engine = scripted(script, script, depth=k)
+    stats = engine.generate([1], max_tokens=12).stats
+    assert stats.target_passes == 3
+    assert stats.acceptance == 1.0
+    assert stats.tau == 4.0
+
+
+def test_87_a_character_split_over_tokens_is_streamed_whole():
+    words = Letters([bytes([b]) for b in range(256)])
+    script = list("好🎉é".encode())
+    for k in range(9):
+        engine = scripted(script, script if k else None, depth=k, vocab_size=256, eos_ids=(), words=words)
+        events = list(engine.stream([1], max_tokens=9))
+        assert "".join(event.text for event in events) == "好🎉é"
+        assert not any("�" in event.text for event in events)
+
+
+@pytest.mark.parametrize(
+    ("stop", "text", "reason"), [("own fox", "The quick br", "stop"), ("brown bear", None, "length")]
+)
+def test_89_the_head_of_a_stop_string_is_held_back(stop, text, reason):
+    words = Letters([bytes([b]) for b in range(256)])
+    script = list(b"The quick brown fox")
+    for k in range(9):
+        engine = scripted(script, script if k else None, depth=k, vocab_size=256, eos_ids=(), words=words)
+        events = list(engine.stream([1], max_tokens=len(script), stop=stop))
+        assert "".join(event.text for event in events) == (text or "The quick brown fox")
+        assert events[-1].finish_reason == reason
+
+
+def test_42_bytes_of_a_token_are_its_own():
+    words = Letters([bytes([b]) for b in range(256)])
+    assert [words.token_bytes(token) for token in "🎉".encode()] == [b"\xf0", b"\x9f", b"\x8e", b"\x89"]
+
+
+def test_99_no_drafts_is_null_not_nan():
+    engine = scripted([5, 6], [9], depth=4)
+    result = engine.generate([1], max_tokens=1)
+    assert (result.stats.drafted, result.stats.accepted, result.stats.acceptance) == (0, 0, None)
+    assert result.stats.tau == 1.0
+    assert json.loads(result_json(result))["stats"]["acceptance"] is None
+
+
+def test_132_an_empty_prompt_is_refused_and_the_engine_lives():
+    engine = scripted([5, 6])
+    for prompt in ([], ()):
+        with pytest.raises(SpecError, match="empty"):
+            engine.generate(prompt)
+    assert engine.generate([1], max_tokens=2).token_ids == [5, 6]
+
+
+@pytest.mark.parametrize("bad", [{64: 1.0}, {65: 1.0}])
+def test_133_a_bias_outside_the_vocabulary_is_refused_by_its_id(bad):
+    engine = scripted([5, 6])
+    with pytest.raises(SpecError, match=str(next(iter(bad)))):
+        engine.generate([1], logit_bias=bad)
+    assert not engine.busy
+    assert engine.generate([1], max_tokens=2).token_ids == [5, 6]
+
+
+@pytest.mark.parametrize("prompt", [[64], [-1], [1.5], [True], [None]])
+def test_prompt_ids_outside_the_vocabulary_are_refused(prompt):
+    with pytest.raises(SpecError, match="vocabulary"):
+        scripted([5]).generate(prompt)
+
+
+def test_texts_without_a_tokenizer_are_refused():
+    engine = scripted([5])
+    for call in (
+        lambda: engine.generate("hello"),
+        lambda: engine.generate([1], stop="x"),
+        lambda: engine.generate([1], prediction="x"),
+        lambda: engine.chat("x"),
+    ):
+        with pytest.raises(SpecError, match="token"):
+            call()
+
+
+def test_139_an_unknown_parameter_suggests_the_near_name():
+    with pytest.raises(SpecError, match="did you mean 'max_tokens'"):
+        scripted([5]).generate([1], max_token=3)
+
+
+@pytest.mark.parametrize("k", KS)
+def test_157_a_tree_of_near_ties_keeps_the_argmax(k):
+    logits = [-9.0] * 8
+    logits[5], logits[6], logits[7] = 3.0, 2.999, 2.9
+    tree = Tree((5, 7, 6, 5), (-1, 0, 0, 0))
+    engine = toy_engine(
+        row_law(logits), lambda seq: Tree((seq.last, *tree.tokens[1:]), tree.parents), vocab_size=8, width=3
+    )
+    assert engine.generate([5], max_tokens=12).token_ids == [5] * 12
+
+
+def test_159_the_text_does_not_depend_on_the_drafter():
+    script = [(7 * i) % 50 + 3 for i in range(30)]
+    guesses = {
+        "uniform": lambda seq: [(13 * len(seq) + i) % 64 for i in range(8)],
+        "second best": lambda seq: [0] * 8,
+        "right": lambda seq: script[len(seq.output) :],
+    }
+    for guess, k in itertools.product(guesses.values(), KS):
+        law = scripted_law(script, 1, 64)
+        assert toy_engine(law, guess, depth=k).generate([1], max_tokens=30).token_ids == script
+
+
+def test_161_which_tokens_came_from_drafts():
+    engine = scripted([5, 6, 7, 8, 9], [5, 6, 9, 9, 9], depth=3)
+    result = engine.generate([1], max_tokens=5)
+    assert [token.drafted for token in result.tokens][:3] == [True, True, False]
+    assert sum(token.drafted for token in result.tokens) == result.stats.accepted
+
+
+def test_103_accepted_and_emitted_are_two_numbers():
+    from forerun.core.seq import SeqStats
+
+    stats = SeqStats()
+    for accepted in [2] * 70 + [1] * 30:
+        stats.count(3, 3, accepted, accepted + 1)
+    assert stats.accepted / stats.target_passes == 1.70
+    assert stats.tau == 2.70
+
+
+def test_164_a_cacheless_reference_gives_the_same():
+    """Every forward from scratch, greedy, one token at a time."""
+    from forerun.testing.toy import table_law
+
+    law = table_law(16, seed=3)
+    tokens = [4, 5]
+    for _ in range(25):
+        tokens.append(int(law(tokens).argmax()))
+    engine = toy_engine(ToyTarget(law, 16), lambda seq: [3, 1, 4, 1], vocab_size=16, eos_ids=())
+    assert engine.generate([4, 5], max_tokens=25).token_ids == tokens[2:]
