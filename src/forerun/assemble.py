@@ -1,0 +1,243 @@
+"""From names to an engine: the only file that knows every room.
+
+Everything is checked here, before the first token: unknown names and keys, a draft model with another tokenizer, a
+drafter and a verifier that would not be lossless together, trees for a target that can only score chains.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal, cast
+
+import torch
+
+from forerun.control.fixed import Fixed
+from forerun.core.clock import NO_CLOCK, Clock, PhaseClock
+from forerun.core.errors import LossyError, SpecError, unknown
+from forerun.core.options import Spec, build, documented
+from forerun.core.plan import Plan
+from forerun.core.protocols import Drafter, Target, Verifier
+from forerun.drafters.names import DRAFTERS, drafter_entry
+from forerun.engine.engine import Engine
+from forerun.engine.step import Parts
+from forerun.text.from_folder import from_folder
+from forerun.text.from_gguf import from_gguf
+from forerun.text.words import TextWords
+from forerun.verify.names import verifier
+from forerun.weights.folder import Checkpoint, open_checkpoint
+from forerun.weights.pull import resolve
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """How to build an engine. Fields become options of `forerun.load` and of the command line."""
+
+    model: str
+    """`smollm2`, a folder or .gguf file, or an `org/name` of the Hugging Face hub."""
+    drafter: str = "none"
+    """`name[:key=value,…]`; see `forerun drafters`."""
+    verify: str = "auto"
+    """How drafts are judged; `auto` takes the best lossless rule for each draft."""
+    runtime: Literal["torch", "hf"] = "torch"
+    """`torch` is our own; `hf` runs the model through transformers (extra `hf`)."""
+    dtype: Literal["float32", "bfloat16", "float16"] = "float32"
+    device: str = "cpu"
+    threads: int | None = None
+    """CPU threads; None leaves torch's choice."""
+    max_len: int | None = None
+    """Context in tokens; None is what the model was made for."""
+    kv_tokens: int | None = None
+    """Memory for keys and values, in tokens over all sequences; None is room for one full context, or 8192 tokens."""
+    chunk: int = 512
+    """Most prompt tokens read in a step."""
+    max_batch: int = 64
+    """Most sequences that run at once."""
+    reuse: bool = True
+    """Share memory of common prefixes between requests."""
+    timed: bool = True
+    """Keep the time of each phase (on CUDA this waits for the device at each border)."""
+
+
+def load(model: str, drafter: str = "none", **options: object) -> Engine:
+    """An engine for `model` with `drafter`; further `options` are fields of `Config`.
+
+    Raises SpecError for names and values that do not exist, LoadError for files that cannot be used, LossyError for a
+    combination that would change the text.
+    """
+    return assemble(build(Config, {"model": model, "drafter": drafter, **options}, "engine"))
+
+
+def assemble(config: Config) -> Engine:
+    """The engine that `config` describes."""
+    if config.threads is not None:
+        if config.threads < 1:
+            raise SpecError(f"threads must be a whole number from 1 up, got {config.threads}")
+        torch.set_num_threads(config.threads)
+    spec = Spec.parse(config.drafter)
+    drafter_entry(spec.name)
+    verify = verifier(config.verify)
+    checkpoint = open_checkpoint(resolve(config.model))
+    words = load_words(checkpoint)
+    target = make_target(checkpoint, words, config)
+    plan, up_to, values = split_plan(spec)
+    drafter = make_drafter(spec.name, values, target, words, config)
+    check_pairing(target, drafter, verify, plan)
+    return Engine(
+        Parts(target, drafter, verify),
+        Fixed(plan if spec.name != "none" else Plan.none(), up_to),
+        words=words,
+        eos_ids=checkpoint.eos_ids | words.tokenizer.eos_ids,
+        chunk=config.chunk,
+        max_batch=config.max_batch,
+        clock=make_clock(config),
+    )
+
+
+def load_words(checkpoint: Checkpoint) -> TextWords:
+    """The checkpoint's own tokenizer."""
+    return TextWords(from_gguf(checkpoint.metadata) if checkpoint.kind == "gguf" else from_folder(checkpoint.path))
+
+
+def make_clock(config: Config) -> Clock:
+    """The stopwatch for this device."""
+    if not config.timed:
+        return NO_CLOCK
+    return PhaseClock(torch.cuda.synchronize if config.device.startswith("cuda") else None)
+
+
+def make_target(checkpoint: Checkpoint, words: TextWords, config: Config) -> Target:
+    """The model behind the `Target` protocol, on the runtime that `config` names."""
+    if config.runtime == "hf":
+        from forerun.targets.hf_target import load as load_hf
+
+        return load_hf(
+            checkpoint.path,
+            vocab_size=words.size,
+            dtype=config.dtype,
+            device=config.device,
+            max_len=config.max_len,
+            reuse=config.reuse,
+        )
+    from forerun.targets.load import load as load_torch
+
+    return load_torch(
+        checkpoint,
+        vocab_size=words.size,
+        dtype=config.dtype,
+        device=config.device,
+        kv_tokens=config.kv_tokens,
+        max_len=config.max_len,
+        reuse=config.reuse,
+    )
+
+
+PLAN_DEFAULTS: Mapping[str, Mapping[str, object]] = {
+    "ngram": {"depth": 8},
+    "suffix": {"depth": 8},
+    "prediction": {"depth": 16},
+    "model": {"depth": 4},
+    "skip": {"depth": 3},
+    "first_of": {"depth": 8},
+}
+
+
+def split_plan(spec: Spec) -> tuple[Plan, int | None, dict[str, object]]:
+    """The plan that a drafter's options describe (depth, nodes, width, confidence), its batch limit, and the rest."""
+    shared = {*Plan.__dataclass_fields__, *UpTo.__dataclass_fields__}
+    own = CASCADE_OPTIONS if spec.name == "first_of" else documented(drafter_entry(spec.name).load().Options)
+    for key in spec.values:
+        if key not in shared and key not in own:
+            raise unknown(f"{spec.name} option", key, {*own, *shared})
+    values = {"depth": 4, **PLAN_DEFAULTS.get(spec.name, {}), **spec.values}
+    plan = build(Plan, {key: value for key, value in values.items() if key in Plan.__dataclass_fields__}, spec.name)
+    limit = build(UpTo, {key: value for key, value in values.items() if key in UpTo.__dataclass_fields__}, spec.name)
+    return plan, limit.up_to, {key: value for key, value in spec.values.items() if key not in shared}
+
+
+@dataclass(frozen=True, slots=True)
+class UpTo:
+    """The batch size above which no drafts are made."""
+
+    up_to: int | None = None
+    """No drafts where more sequences than this decode at once; none is no limit."""
+
+
+def make_drafter(name: str, values: Mapping[str, object], target: Target, words: TextWords, config: Config) -> Drafter:
+    """The drafter called `name`; those that run a whole model are handed one."""
+    cls = drafter_entry(name).load()
+    if name == "first_of":
+        return cast(Drafter, cls(cascade(values, target, words, config)))
+    options = build(cls.Options, values, name)
+    if name == "model":
+        return cast(Drafter, cls(draft_target(options.path, target, words, config), options))
+    if name == "skip":
+        return cast(Drafter, cls(shallow(target, options.layers), options))
+    return cast(Drafter, cls(options))
+
+
+def cascade(values: Mapping[str, object], target: Target, words: TextWords, config: Config) -> list[Drafter]:
+    """The drafters of `first_of:of=a+b+c`, each with its defaults."""
+    of = values.get("of", "")
+    names = str(of).split("+") if of else []
+    if set(values) - {"of"} or len(names) < 2:
+        raise SpecError(f"first_of takes the drafters in order, as first_of:of=prediction+ngram, got {dict(values)!r}")
+    for name in names:
+        if name not in DRAFTERS or name == "first_of":
+            raise unknown("drafter in first_of", name, set(DRAFTERS) - {"first_of"})
+    return [make_drafter(name, {}, target, words, config) for name in names]
+
+
+def shallow(target: Target, layers: int | None) -> Target:
+    """The target's own first layers as a model of their own."""
+    from forerun.targets.torch_target import TorchTarget
+
+    if not isinstance(target, TorchTarget):
+        raise SpecError("skip drafts with the target's own first layers, which only the torch runtime can run alone")
+    return target.shallow(layers if layers is not None else max(1, target.spec.layers // 3))
+
+
+def draft_target(path: str, target: Target, words: TextWords, config: Config) -> Target:
+    """A draft model, refused if its tokenizer is not the target's."""
+    checkpoint = open_checkpoint(resolve(path))
+    own = load_words(checkpoint)
+    difference = words.tokenizer.differences(own.tokenizer)
+    if difference:
+        raise SpecError(
+            f"the draft model {path!r} reads text with another tokenizer than {target.spec.name!r}: {difference}; "
+            "take a draft model of the same family"
+        )
+    return make_target(checkpoint, words, replace(config, kv_tokens=config.kv_tokens))
+
+
+def check_pairing(target: Target, drafter: Drafter, verify: Verifier, plan: Plan) -> None:
+    """Refuse what would not be lossless, or could not run."""
+    odd = drafter.laws - verify.laws
+    if odd:
+        raise LossyError(
+            f"the drafter {drafter.name!r} makes {min(odd)!r} drafts, which the verifier {verify.name!r} cannot judge "
+            f"without changing the text; it judges {sorted(verify.laws)}: use verify=auto"
+        )
+    if verify.chains_only and plan.width > 1:
+        raise LossyError(f"the verifier {verify.name!r} judges chains, the plan asks for trees (width={plan.width})")
+    if not target.spec.trees and plan.width > 1:
+        raise SpecError(f"{target.spec.name!r} can only score chains on this runtime: leave width at 1")
+
+
+def describe_drafters() -> dict[str, dict[str, Any]]:
+    """Every drafter with its options, their defaults and what they mean, for people and for generated pages."""
+    plan = {**documented(Plan), **documented(UpTo)}
+    found = {}
+    for name, entry in DRAFTERS.items():
+        own = documented(entry.load().Options) if name != "first_of" else CASCADE_OPTIONS
+        defaults = {"depth": 4, **PLAN_DEFAULTS.get(name, {})}
+        shared = {key: (defaults.get(key, default), text) for key, (default, text) in plan.items()}
+        options = [
+            {"name": key, "default": default, "help": text}
+            for key, (default, text) in {**own, **({} if name == "none" else shared)}.items()
+        ]
+        found[name] = {"summary": entry.summary, "options": options}
+    return found
+
+
+CASCADE_OPTIONS: dict[str, tuple[object, str]] = {"of": ("", "The drafters in order, as prediction+ngram.")}

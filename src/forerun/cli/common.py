@@ -1,0 +1,173 @@
+"""Options that several commands share, and what they mean."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from forerun.core.seq import SeqStats
+    from forerun.engine.engine import Engine
+    from forerun.engine.results import Result
+
+ENGINE = ("runtime", "dtype", "device", "verify", "threads", "max_len", "kv_tokens")
+SAMPLING = (
+    "temperature",
+    "top_k",
+    "top_p",
+    "min_p",
+    "repetition_penalty",
+    "presence_penalty",
+    "frequency_penalty",
+    "seed",
+    "stop",
+    "min_tokens",
+    "max_tokens",
+    "ignore_eos",
+    "logprobs",
+    "prediction",
+)
+
+
+def add_engine(parser: argparse.ArgumentParser) -> None:
+    """Which model, drafter and machine."""
+    group = parser.add_argument_group("engine")
+    group.add_argument(
+        "-m", "--model", default="smollm2", help="smollm2, a folder, a .gguf file, or org/name of the hub (smollm2)"
+    )
+    group.add_argument(
+        "-d", "--drafter", default="none", metavar="NAME[:KEY=VALUE,…]", help="see `forerun drafters` (none)"
+    )
+    group.add_argument("--verify", help="how drafts are judged (auto: the best lossless rule for each)")
+    group.add_argument("--runtime", choices=("torch", "hf"), help="our own runtime, or transformers (torch)")
+    group.add_argument("--dtype", choices=("float32", "bfloat16", "float16"), help="of weights and memory (float32)")
+    group.add_argument("--device", help="cpu, cuda, cuda:1, … (cpu)")
+    group.add_argument("--threads", type=int, help="CPU threads (torch's choice)")
+    group.add_argument("--max-len", type=int, help="context in tokens (the model's)")
+    group.add_argument("--kv-tokens", type=int, help="memory for keys and values, in tokens")
+
+
+def add_sampling(parser: argparse.ArgumentParser) -> None:
+    """How to draw an answer."""
+    group = parser.add_argument_group("sampling")
+    group.add_argument("--max-tokens", type=int, default=256, help="(256)")
+    group.add_argument("--temperature", type=float, help="0 is greedy (0)")
+    group.add_argument("--top-p", type=float, help="(1)")
+    group.add_argument("--top-k", type=int, help="0 is off (0)")
+    group.add_argument("--min-p", type=float, help="(0)")
+    group.add_argument("--repetition-penalty", type=float, help="1 is off (1)")
+    group.add_argument("--presence-penalty", type=float, help="(0)")
+    group.add_argument("--frequency-penalty", type=float, help="(0)")
+    group.add_argument("--seed", type=int, help="the same seed gives the same text (random)")
+    group.add_argument("--stop", action="append", help="end before this text; may be given again")
+    group.add_argument("--min-tokens", type=int, help="(0)")
+    group.add_argument("--ignore-eos", action="store_true", default=None, help="go on behind the end of text")
+    group.add_argument("--prediction", help="text you expect, for -d prediction; @FILE reads it from a file")
+
+
+def engine_from(args: argparse.Namespace, **changes: object) -> Engine:
+    """Load the engine that the options describe, and say on stderr what is in use."""
+    from forerun.assemble import load
+
+    options = {name: getattr(args, name) for name in ENGINE if getattr(args, name, None) is not None}
+    return load(args.model, args.drafter, **{**options, **changes})
+
+
+def params_from(args: argparse.Namespace) -> dict[str, Any]:
+    """Sampling parameters by name."""
+    values = {name: getattr(args, name) for name in SAMPLING if getattr(args, name, None) is not None}
+    if str(values.get("prediction", "")).startswith("@"):
+        values["prediction"] = read_text(values["prediction"][1:])
+    return values
+
+
+def read_text(path: str) -> str:
+    """A text file's contents; `-` is standard input. SpecError if it is not text."""
+    from forerun.core.errors import SpecError
+
+    try:
+        if path == "-":
+            return sys.stdin.read()
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+    except UnicodeDecodeError as error:
+        raise SpecError(f"{path} is not UTF-8 text: {error.reason} at byte {error.start}") from None
+
+
+def warn_if_lossy(engine: Engine) -> None:
+    """Say it out loud when the text may not be the target's."""
+    if not engine.parts.verify.lossless:
+        print(
+            f"warning: the verifier {engine.parts.verify.name!r} is lossy: this is not quite what the model would say",
+            file=sys.stderr,
+        )
+
+
+def stats_json(stats: SeqStats) -> dict[str, object]:
+    """Statistics of one answer for machines; rates are null where nothing was drafted."""
+    return {
+        "target_passes": stats.target_passes,
+        "drafted": stats.drafted,
+        "accepted": stats.accepted,
+        "acceptance": stats.acceptance,
+        "drafted_at": stats.drafted_at,
+        "accepted_at": stats.accepted_at,
+        "tau": stats.tau,
+        "tokens_per_s": stats.tokens_per_s,
+        "ttft_s": stats.ttft_s,
+        "phases": stats.seconds,
+        "preempted": stats.preempted,
+        "reused": stats.reused,
+    }
+
+
+def result_json(result: Result) -> str:
+    """One line of JSON: text, ids, finish reason, usage and statistics."""
+    return json.dumps(
+        {
+            "text": result.text,
+            "token_ids": result.token_ids,
+            "finish_reason": result.finish_reason,
+            "usage": {
+                "prompt_tokens": result.usage.prompt_tokens,
+                "completion_tokens": result.usage.completion_tokens,
+                "total_tokens": result.usage.total_tokens,
+            },
+            "stats": stats_json(result.stats),
+            **({"choices": [_choice(choice) for choice in result.choices]} if len(result.choices) > 1 else {}),
+            **({"logprobs": _logprobs(result)} if result.tokens and result.tokens[0].logprobs else {}),
+        },
+        ensure_ascii=False,
+        allow_nan=False,
+    )
+
+
+def _choice(choice: Any) -> dict[str, object]:
+    return {
+        "index": choice.index,
+        "text": choice.text,
+        "token_ids": choice.token_ids,
+        "finish_reason": choice.finish_reason,
+    }
+
+
+def _logprobs(result: Result) -> list[dict[str, object]]:
+    return [
+        {"id": token.id, "logprob": token.logprobs.token, "top": [list(pair) for pair in token.logprobs.top]}
+        for token in result.tokens
+        if token.logprobs
+    ]
+
+
+def stats_line(stats: SeqStats) -> str:
+    """Statistics of one answer for people."""
+    tau = f"{stats.tau:.2f}" if stats.tau else "-"
+    rate = f"{stats.acceptance:.0%}" if stats.acceptance is not None else "-"
+    speed = f"{stats.tokens_per_s:.1f}" if stats.tokens_per_s else "-"
+    phases = ", ".join(f"{name} {seconds:.2f} s" for name, seconds in stats.seconds.items())
+    return (
+        f"{stats.emitted} tokens in {stats.target_passes} target passes (tau {tau}), "
+        f"{stats.accepted} of {stats.drafted} drafted tokens stand ({rate}), {speed} tokens/s; {phases}"
+    )

@@ -1,0 +1,102 @@
+"""The same prompts with speculation and without, in turn in one process: only such ratios mean anything.
+
+A noisy machine is slow for both arms alike when they take turns, and the order is swapped at every prompt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from forerun.engine.engine import Engine
+    from forerun.engine.results import Result
+
+
+@dataclass(slots=True)
+class Outcome:
+    """Results of both arms, prompt by prompt."""
+
+    plain: list[Result] = field(default_factory=list)
+    drafted: list[Result] = field(default_factory=list)
+
+    @property
+    def identical(self) -> bool:
+        """Whether every answer is the same, token for token."""
+        pairs = zip(self.plain, self.drafted, strict=True)
+        return all([c.token_ids for c in a.choices] == [c.token_ids for c in b.choices] for a, b in pairs)
+
+    def speedups(self) -> list[float]:
+        """Plain time over speculative time of each prompt, prompt reading left out."""
+        return [decode_ms(a) / decode_ms(b) for a, b in zip(self.plain, self.drafted, strict=True) if len(a.tokens) > 1]
+
+    def summary(self) -> dict[str, object]:
+        """The figures as one object."""
+        stats = [result.stats for result in self.drafted]
+        passes = sum(s.target_passes for s in stats)
+        speedups = self.speedups()
+        return {
+            "identical": self.identical,
+            "tokens": sum(len(result.tokens) for result in self.drafted),
+            "plain_ms_per_token": median(map(decode_ms, self.plain)),
+            "ms_per_token": median(map(decode_ms, self.drafted)),
+            "speedup": median(speedups) if speedups else None,
+            "speedups": [round(value, 3) for value in speedups],
+            "tau": sum(s.emitted for s in stats) / passes if passes else None,
+            "target_passes": passes,
+            "plain_target_passes": sum(result.stats.target_passes for result in self.plain),
+            "phases": phases(self.drafted),
+            "plain_phases": phases(self.plain),
+        }
+
+
+def compare(engine: Engine, prompts: Sequence[Sequence[int]], params: Mapping[str, Any]) -> Outcome:
+    """Answer every prompt with the engine's own plan and with none, in turn, after a short warm-up of both."""
+    from forerun.control.fixed import Fixed
+    from forerun.core.plan import Plan
+
+    arms = (Fixed(Plan.none()), engine.controller)
+    outcome = Outcome()
+    try:
+        for controller in arms:
+            engine.controller = controller
+            engine.generate(prompts[0], **{**params, "max_tokens": 4})
+        for index, prompt in enumerate(prompts):
+            for arm in (0, 1) if index % 2 else (1, 0):
+                engine.controller = arms[arm]
+                (outcome.drafted if arm else outcome.plain).append(engine.generate(prompt, **params))
+    finally:
+        engine.controller = arms[1]
+    return outcome
+
+
+def decode_ms(result: Result) -> float:
+    """Milliseconds per token after the first step of an answer."""
+    return result.stats.decode_ms_per_token or 0.0
+
+
+def phases(results: Sequence[Result]) -> dict[str, float]:
+    """Seconds by phase over all answers."""
+    total: dict[str, float] = {}
+    for result in results:
+        for phase, seconds in result.stats.seconds.items():
+            total[phase] = round(total.get(phase, 0.0) + seconds, 4)
+    return total
+
+
+def table(outcome: Outcome) -> str:
+    """The figures for people."""
+    s = outcome.summary()
+    drafted, plain = phases(outcome.drafted), phases(outcome.plain)
+    lines = [
+        f"{'':24}{'plain':>12}{'speculative':>14}",
+        f"{'ms per token (median)':24}{s['plain_ms_per_token']:12.1f}{s['ms_per_token']:14.1f}",
+        f"{'target passes':24}{s['plain_target_passes']:12}{s['target_passes']:14}",
+        f"{'tokens per pass (tau)':24}{1.0:12.2f}{s['tau'] or 0.0:14.2f}",
+        *(f"{f'seconds in {name}':24}{plain.get(name, 0.0):12.2f}{seconds:14.2f}" for name, seconds in drafted.items()),
+        f"{'speed-up (median)':24}{'':12}{s['speedup'] or 0.0:13.2f}x",
+        f"{'same text':24}{'':12}{'yes' if outcome.identical else 'NO':>14}",
+    ]
+    return "\n".join(lines)

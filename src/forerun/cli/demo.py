@@ -1,0 +1,43 @@
+"""See a real model answer with speculation and without, the same text, and what it saved.
+
+examples:
+  forerun demo
+  forerun demo -d suffix --tokens 128"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+
+from forerun.cli.common import add_engine, engine_from, warn_if_lossy
+
+PROMPTS = 4
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """The command's options."""
+    parser.add_argument("--tokens", type=int, default=96, help="most tokens of each answer (96)")
+    parser.add_argument("--prompts", type=int, default=PROMPTS, help=f"prompts of the edit suite ({PROMPTS})")
+    add_engine(parser)
+    parser.set_defaults(drafter="ngram")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Stream one answer, compare both ways prompt by prompt, print a table and one JSON line."""
+    from forerun.cli.compare import compare, table
+    from forerun.cli.show import stream
+    from forerun.workloads.suites import suite
+
+    prompts = suite("edit")[: args.prompts]
+    with engine_from(args, reuse=False) as engine:
+        warn_if_lossy(engine)
+        first = engine.chat(prompts[0].text)
+        print(f"{engine.parts.target.spec.name} with {args.drafter}; green: drafted, and right\n", file=sys.stderr)
+        print(f"> {prompts[0].text.splitlines()[0]}\n", file=sys.stderr)
+        stream(engine, first, {"max_tokens": args.tokens}, colour=sys.stdout.isatty())
+        print("\nnow each prompt both ways, in turn …", file=sys.stderr)
+        outcome = compare(engine, [engine.chat(prompt.text) for prompt in prompts], {"max_tokens": args.tokens})
+    print(table(outcome))
+    print(json.dumps(outcome.summary()))
+    return 0 if outcome.identical else 1

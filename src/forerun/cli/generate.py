@@ -1,0 +1,62 @@
+"""Answer one prompt.
+
+examples:
+  forerun generate -m smollm2 -d ngram "Why is the sky blue?"
+  forerun generate -d ngram:depth=12 --temperature 0.8 --seed 7 --json "Tell me a story."
+  cat prompt.txt | forerun generate --raw -"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from forerun.cli.common import (
+    add_engine,
+    add_sampling,
+    engine_from,
+    params_from,
+    read_text,
+    result_json,
+    stats_line,
+    warn_if_lossy,
+)
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """The command's options."""
+    parser.add_argument("prompt", help="the user's text; - reads standard input")
+    parser.add_argument("--raw", action="store_true", help="continue the text itself, without the chat template")
+    parser.add_argument("--json", action="store_true", help="print one JSON object instead of the text")
+    parser.add_argument("--stats", action="store_true", help="print what speculation did, on stderr")
+    parser.add_argument(
+        "--show", action="store_true", help="on a terminal, colour tokens that were drafted and accepted"
+    )
+    parser.add_argument("--n", type=int, help="independent answers, with --json (1)")
+    parser.add_argument("--logprobs", type=int, metavar="K", help="log-probabilities with K alternatives, with --json")
+    add_engine(parser)
+    add_sampling(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Stream the answer, or print it as JSON."""
+    from forerun.core.errors import SpecError
+
+    text = read_text("-") if args.prompt == "-" else args.prompt
+    if not text and not args.raw:
+        raise SpecError("the prompt is empty: give the model something to answer")
+    if args.n not in (None, 1) and not args.json:
+        raise SpecError("several answers (--n) are printed with --json only")
+    params = params_from(args) | ({"n": args.n} if args.n is not None else {})
+    with engine_from(args) as engine:
+        warn_if_lossy(engine)
+        prompt = text if args.raw or not engine.has_template else engine.chat(text)
+        if args.json:
+            result = engine.generate(prompt, **params)
+            print(result_json(result))
+        else:
+            from forerun.cli.show import stream
+
+            result = stream(engine, prompt, params, colour=args.show and sys.stdout.isatty())
+        if args.stats:
+            print(stats_line(result.stats), file=sys.stderr)
+    return 0

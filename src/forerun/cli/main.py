@@ -1,0 +1,104 @@
+"""`forerun`: text on stdout, everything else on stderr, one line and exit 1 for what was to be expected.
+
+Each command is a file with `add` (its options) and `run`; heavy imports happen inside `run`, so that help is instant.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from difflib import get_close_matches
+from typing import NoReturn
+
+from forerun.cli import chat, demo, doctor, drafters, generate, pull
+
+COMMANDS = {
+    "generate": generate,
+    "chat": chat,
+    "demo": demo,
+    "pull": pull,
+    "drafters": drafters,
+    "doctor": doctor,
+}
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse, with the nearest option suggested for one that does not exist."""
+
+    def error(self, message: str) -> NoReturn:
+        """Print usage and the reason, and exit 2."""
+        wrong = message.removeprefix("unrecognized arguments: ").split()
+        if message.startswith("unrecognized") and wrong:
+            near = get_close_matches(wrong[0], [option for a in self._actions for option in a.option_strings], n=1)
+            message += f" (did you mean {near[0]}?)" if near else ""
+        super().error(message)
+
+
+def parser() -> Parser:
+    """The whole command line."""
+    top = Parser(
+        prog="forerun",
+        description="Lossless speculative decoding: the same text, sooner.",
+        epilog='example: forerun generate -m smollm2 -d ngram "Why is the sky blue?"',
+    )
+    top.add_argument("--version", action="store_true", help="print the version and exit")
+    commands = top.add_subparsers(dest="command", metavar="COMMAND", parser_class=Parser)
+    for name, module in COMMANDS.items():
+        summary, _, example = (module.__doc__ or "").partition("\n\n")
+        command = commands.add_parser(
+            name,
+            help=summary,
+            description=summary,
+            epilog=example,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        command.add_argument("--debug", action="store_true", help="show the traceback of an error")
+        module.add(command)
+    return top
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; returns the exit status."""
+    top = parser()
+    args, rest = top.parse_known_args(argv)
+    if args.version:
+        from forerun import __version__
+
+        print(f"forerun {__version__}")
+        return 0
+    if args.command is None:
+        top.print_help(sys.stderr)
+        return 2
+    if rest:
+        commands = next(action for action in top._actions if isinstance(action, argparse._SubParsersAction))
+        commands.choices[args.command].error(f"unrecognized arguments: {' '.join(rest)}")
+    return _guarded(args)
+
+
+def _guarded(args: argparse.Namespace) -> int:
+    from forerun.core.errors import ForerunError
+
+    try:
+        return int(COMMANDS[args.command].run(args) or 0)
+    except ForerunError as error:
+        if args.debug:
+            raise
+        print(f"Error: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except OSError as error:
+        if args.debug:
+            raise
+        print(f"Error: {error.strerror or error}{f': {error.filename}' if error.filename else ''}", file=sys.stderr)
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,22 @@
+"""Fetch a model once, and say where it lies.
+
+examples:
+  forerun pull smollm2
+  forerun pull Qwen/Qwen3-0.6B"""
+
+from __future__ import annotations
+
+import argparse
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """The command's options."""
+    parser.add_argument("model", help="smollm2, or org/name of the Hugging Face hub")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the path."""
+    from forerun.weights.pull import resolve
+
+    print(resolve(args.model))
+    return 0

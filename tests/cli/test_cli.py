@@ -1,0 +1,243 @@
+"""The command line on tiny models: text on stdout, one line on stderr for what was to be expected."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from forerun.cli.main import COMMANDS, main
+
+
+@pytest.fixture
+def model(models):
+    return str(models["folder"])
+
+
+def run(capsys, *argv):
+    code = main(list(argv))
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+def test_generate_prints_the_text_alone(capsys, model):
+    code, out, err = run(capsys, "generate", "-m", model, "--max-tokens", "8", "hello")
+    assert code == 0
+    assert out.endswith("\n")
+    assert err == ""
+
+
+@pytest.mark.parametrize("sampling", [["--temperature", "0"], ["--temperature", "0.8", "--seed", "7"]])
+def test_json_holds_everything_and_drafts_change_no_token(capsys, model, sampling):
+    found = []
+    for drafter in ("none", "ngram:min=1"):
+        argv = ["generate", "-m", model, "-d", drafter, *sampling, "--json", "--max-tokens", "20", "abcabc"]
+        code, out, _ = run(capsys, *argv)
+        assert code == 0
+        found.append(json.loads(out))
+    assert found[0]["token_ids"] == found[1]["token_ids"]
+    assert set(found[0]) >= {"text", "token_ids", "finish_reason", "usage", "stats"}
+    assert set(found[0]["stats"]) >= {"target_passes", "drafted", "accepted", "tau", "tokens_per_s", "phases"}
+    assert set(found[0]["stats"]["phases"]) >= {"draft", "score", "verify", "commit"}
+    usage = found[0]["usage"]
+    assert usage["total_tokens"] == usage["prompt_tokens"] + usage["completion_tokens"]
+
+
+def test_raw_continues_the_text_and_the_template_does_not(capsys, model):
+    counts = []
+    for flags in ([], ["--raw"]):
+        _, out, _ = run(capsys, "generate", "-m", model, "--json", "--max-tokens", "1", *flags, "hi")
+        counts.append(json.loads(out)["usage"]["prompt_tokens"])
+    assert counts == [counts[0], 2]
+    assert counts[0] > 10
+
+
+def test_every_option_changes_what_it_names(capsys, model):
+    """Failure case 139: an option is either honoured or refused, never swallowed."""
+    base = [
+        "generate",
+        "-m",
+        model,
+        "--json",
+        "--raw",
+        "--temperature",
+        "1.5",
+        "--seed",
+        "3",
+        "--max-tokens",
+        "12",
+        "ab",
+    ]
+
+    def ids(*extra):
+        return json.loads(run(capsys, *base, *extra)[1])["token_ids"]
+
+    plain = ids()
+    for extra in (
+        ["--temperature", "0.1"], ["--top-p", "0.1"], ["--top-k", "1"], ["--min-p", "0.9"], ["--seed", "4"],
+        ["--max-tokens", "3"], ["--repetition-penalty", "9"], ["--presence-penalty", "2"], ["--frequency-penalty", "2"],
+    ):  # fmt: skip
+        assert ids(*extra) != plain, extra
+
+
+def test_several_answers_and_logprobs_in_json(capsys, model):
+    argv = [
+        "generate",
+        "-m",
+        model,
+        "--json",
+        "--n",
+        "2",
+        "--logprobs",
+        "2",
+        "--temperature",
+        "1",
+        "--max-tokens",
+        "4",
+        "x",
+    ]
+    found = json.loads(run(capsys, *argv)[1])
+    assert len(found["choices"]) == 2
+    assert all(len(entry["top"]) == 2 for entry in found["logprobs"])
+
+
+def test_stats_go_to_stderr(capsys, model):
+    code, out, err = run(capsys, "generate", "-m", model, "--stats", "--max-tokens", "4", "x")
+    assert code == 0
+    assert "target passes" in err
+    assert "target passes" not in out
+
+
+def test_show_colours_only_on_a_terminal(capsys, model, monkeypatch):
+    argv = [
+        "generate",
+        "-m",
+        model,
+        "-d",
+        "ngram:min=1,factor=8",
+        "--show",
+        "--raw",
+        "--max-tokens",
+        "30",
+        "ababababab",
+    ]
+    _, plain, _ = run(capsys, *argv)
+    assert "\x1b" not in plain
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    _, shown, _ = run(capsys, *argv)
+    assert shown.replace("\x1b[32m", "").replace("\x1b[0m", "") == plain
+
+
+WRONG = {
+    "an unknown model": (["-m", "smolm2", "x"], "smollm2"),
+    "an unknown drafter": (["-m", "{m}", "-d", "ngrem", "x"], "did you mean 'ngram'"),
+    "an unknown key": (["-m", "{m}", "-d", "ngram:dept=3", "x"], "depth"),
+    "a wrong value": (["-m", "{m}", "-d", "ngram:depth=x", "x"], "depth"),
+    "a wrong temperature": (["-m", "{m}", "--temperature", "-1", "x"], "temperature"),
+    "an empty prompt": (["-m", "{m}", ""], "empty"),
+    "an empty raw prompt": (["-m", "{m}", "--raw", ""], "empty"),
+    "a long prompt": (["-m", "{m}", "--raw", "x" * 300], "300 tokens"),
+    "an empty stop": (["-m", "{m}", "--stop", "", "x"], "stop"),
+    "several answers as text": (["-m", "{m}", "--n", "2", "x"], "--json"),
+    "a folder that is no model": (["-m", "{here}", "x"], "safetensors"),
+    "a file that is no model": (["-m", "{file}", "x"], "GGUF"),
+    "a prediction file that is not there": (["-m", "{m}", "--prediction", "@nowhere.txt", "x"], "nowhere.txt"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_calls_are_one_line_and_exit_1(capsys, model, tmp_path, name):
+    argv, hint = WRONG[name]
+    file, folder = tmp_path / "file.gguf", tmp_path / "folder"
+    file.write_text("this is not a model at all")
+    folder.mkdir()
+    argv = [part.format(m=model, here=folder, file=file) for part in argv]
+    code, out, err = run(capsys, "generate", *argv)
+    assert code == 1
+    assert out == ""
+    assert err.startswith("Error: ")
+    assert err.count("\n") == 1
+    assert hint in err
+
+
+@pytest.mark.parametrize(
+    ("argv", "hint"), [(["generate", "--temprature", "1", "x"], "--temperature"), (["generat"], "generate")]
+)
+def test_unknown_options_exit_2_with_a_hint(capsys, argv, hint):
+    with pytest.raises(SystemExit) as caught:
+        main(argv)
+    assert caught.value.code == 2
+    assert hint in capsys.readouterr().err
+
+
+def test_126_a_drafter_that_cannot_be_used_is_an_error_not_a_silence(capsys, model):
+    code, _, err = run(capsys, "generate", "-m", model, "-d", "model:path=./missing", "x")
+    assert code == 1
+    assert "missing" in err
+
+
+def test_a_lossy_verifier_says_so_at_run_time(capsys, model):
+    code, _, err = run(capsys, "generate", "-m", model, "-d", "ngram", "--verify", "typical", "--max-tokens", "2", "x")
+    assert code == 0
+    assert "lossy" in err
+
+
+def test_debug_shows_the_traceback(model):
+    from forerun.core.errors import SpecError
+
+    with pytest.raises(SpecError):
+        main(["generate", "--debug", "-m", model, "--temperature", "-1", "x"])
+
+
+def test_every_command_has_help_with_an_example(capsys):
+    for name in COMMANDS:
+        with pytest.raises(SystemExit) as caught:
+            main([name, "--help"])
+        assert caught.value.code == 0
+        assert f"forerun {name}" in capsys.readouterr().out
+
+
+def test_drafters_lists_every_drafter_with_documented_options(capsys):
+    found = json.loads(run(capsys, "drafters", "--json")[1])
+    assert {"none", "ngram", "suffix", "prediction", "model", "skip", "first_of"} <= set(found)
+    for entry in found.values():
+        assert entry["summary"]
+        assert all(option["help"] for option in entry["options"])
+    assert "ngram" in run(capsys, "drafters")[1]
+
+
+def test_doctor_says_what_would_be_used(capsys):
+    found = json.loads(run(capsys, "doctor", "--json")[1])
+    assert {"forerun", "torch", "cores usable", "runtime", "cache"} <= set(found)
+    assert "runtime" in run(capsys, "doctor")[1]
+
+
+def test_demo_compares_both_ways_and_ends_with_json(capsys, model, tmp_path):
+    from forerun.testing.tiny import Tiny, write_folder
+
+    long = write_folder(tmp_path / "long", Tiny(max_len=2048))
+    code, out, _ = run(capsys, "demo", "-m", str(long), "--tokens", "12", "--prompts", "2")
+    assert code == 0
+    found = json.loads(out.splitlines()[-1])
+    assert set(found) >= {"identical", "tokens", "plain_ms_per_token", "ms_per_token", "speedup", "tau"}
+    assert found["identical"] is True
+    assert found["tokens"] == 24
+    assert "same text" in out
+
+
+def test_chat_answers_line_by_line(model):
+    done = subprocess.run(
+        [sys.executable, "-m", "forerun.cli.main", "chat", "-m", model, "--max-tokens", "6", "--stats"],
+        input="hello\n\n/new\nagain\n/bye\n", capture_output=True, text=True, errors="replace", check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("target passes") == 2
+
+
+def test_a_closed_pipe_is_no_traceback(model):
+    command = (
+        f"{sys.executable} -m forerun.cli.main generate -m {model} --max-tokens 200 --raw ab | head -c 1 >{os.devnull}"
+    )
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,224 @@
+"""From names to engines, on tiny models in real files: identity across formats, runtimes, drafters and verifiers.
+
+The grid is named and small here; `make test-full` runs all of it.
+"""
+
+import itertools
+
+import pytest
+
+import forerun
+from forerun.core.errors import LoadError, LossyError, SpecError
+from forerun.testing.tiny import REAL, SPECIALS, Tiny, write_folder, write_gguf
+
+PROMPTS = ["abcabcabcab", "Hello, hello, hello", "x", "The cat. The dog. The"]
+DRAFTERS = {
+    "ngram": "ngram",
+    "ngram, eager": "ngram:min=1,factor=8,depth=6",
+    "suffix": "suffix",
+    "suffix tree": "suffix:width=3,nodes=12",
+    "prediction": "prediction",
+    "model": "model:path={draft}",
+    "model tree": "model:path={draft},width=2,depth=3,nodes=8",
+    "identity model": "model:path={folder},depth=4",
+    "skip": "skip:layers=1",
+    "cascade": "first_of:of=prediction+ngram+skip",
+}
+SAMPLED = {
+    "sampled chain": "model:path={draft},law=sampled",
+    "sampled tree": "model:path={draft},law=sampled,width=2,depth=3",
+    "distinct tree": "model:path={draft},law=distinct,width=2,depth=3",
+}
+PARAMS = {
+    "greedy": {},
+    "sampled": {"temperature": 0.9, "seed": 7},
+    "nucleus": {"temperature": 1.2, "top_p": 0.8, "seed": 3},
+    "penalised": {"temperature": 0.7, "repetition_penalty": 1.3, "frequency_penalty": 0.5, "seed": 1},
+    "biased": {"logit_bias": {97: 5.0}, "presence_penalty": 1.0},
+}
+PREDICTION = "abcabcabcabcabcabc"
+
+
+def answers(models, model, drafter, params, prompts=PROMPTS, **options):
+    with forerun.load(str(models[model]), drafter.format(**models), **options) as engine:
+        results = engine.generate_batch(prompts, max_tokens=24, ignore_eos=True, prediction=PREDICTION, **params)
+        target = engine.parts.target
+        if hasattr(target, "pool"):
+            target.pool.check_integrity()
+            assert target.usage.used == 0
+    return [result.token_ids for result in results], results
+
+
+@pytest.fixture(scope="module")
+def plain(models):
+    """Plain decoding's answers, by parameters."""
+    return {name: answers(models, "folder", "none", params)[0] for name, params in PARAMS.items()}
+
+
+SMOKE = [
+    *itertools.product(DRAFTERS, ["greedy", "sampled"]),
+    ("ngram", "penalised"),
+    ("model tree", "nucleus"),
+    ("model tree", "penalised"),
+    ("suffix tree", "biased"),
+    ("identity model", "penalised"),
+]
+REST = [pair for pair in itertools.product(DRAFTERS, PARAMS) if pair not in SMOKE]
+
+
+@pytest.mark.parametrize(
+    ("drafter", "params"), [*SMOKE, *(pytest.param(*pair, marks=pytest.mark.full) for pair in REST)]
+)
+def test_chosen_drafts_give_the_text_of_plain_decoding(models, plain, drafter, params):
+    got, results = answers(models, "folder", DRAFTERS[drafter], PARAMS[params])
+    assert got == plain[params]
+    assert all(result.stats.drafted >= result.stats.accepted for result in results)
+
+
+@pytest.mark.parametrize("drafter", SAMPLED)
+def test_sampled_drafts_are_chosen_at_temperature_zero(models, plain, drafter):
+    assert answers(models, "folder", SAMPLED[drafter], {})[0] == plain["greedy"]
+
+
+def test_an_identity_draft_is_always_accepted(models):
+    """Failure case 7, 128: the same model in both roles, the second time out of the prefix memory."""
+    with forerun.load(str(models["folder"]), f"model:path={models['folder']},depth=4") as engine:
+        for params in ({}, {"temperature": 0.8, "seed": 5}):
+            for _ in range(2):
+                stats = engine.generate(list(range(40, 72)), max_tokens=11, ignore_eos=True, **params).stats
+                if not params:
+                    assert (stats.acceptance, stats.target_passes) == (1.0, 3)
+        assert stats.reused > 0
+
+
+def test_an_identity_draft_that_is_sampled_is_always_accepted(models):
+    with forerun.load(str(models["folder"]), f"model:path={models['folder']},depth=4,law=sampled") as engine:
+        stats = engine.generate("abc", max_tokens=41, ignore_eos=True, temperature=1.0, top_p=0.9, seed=3).stats
+        assert stats.acceptance == pytest.approx(1.0, abs=0.05)
+
+
+@pytest.mark.parametrize("verify", ["match", "tree", "traversal", "reference", "token", "block", "greedy", "auto"])
+def test_every_lossless_verifier_keeps_the_greedy_text(models, plain, verify):
+    assert answers(models, "folder", "ngram:min=1,factor=8", {}, verify=verify)[0] == plain["greedy"]
+
+
+@pytest.mark.parametrize("params", ["greedy", "sampled"])
+def test_formats_hold_the_same_model(models, plain, params):
+    assert answers(models, "gguf", "ngram", PARAMS[params])[0] == plain[params]
+
+
+@pytest.mark.parametrize(("drafter", "params"), [("none", "greedy"), ("ngram", "greedy"), ("model tree", "sampled")])
+def test_runtimes_say_the_same(models, plain, drafter, params):
+    drafter = {"none": "none", **DRAFTERS}[drafter]
+    assert answers(models, "folder", drafter, PARAMS[params], runtime="hf")[0] == plain[params]
+
+
+@pytest.mark.parametrize("family", ["mistral", "qwen2", "qwen3"])
+def test_families_speculate_without_a_difference(tmp_path, family):
+    extra = {"sliding_window": 16} if family == "mistral" else {}
+    tiny = Tiny(family, extra=extra, tied=family != "qwen3")
+    here = {"model": write_folder(tmp_path / "m", tiny), "gguf": write_gguf(tmp_path / "m.gguf", tiny)}
+    expected = answers(here, "model", "none", {})[0]
+    assert answers(here, "model", "suffix:width=2,nodes=8,min_match=1,factor=4", {})[0] == expected
+    if not extra:
+        assert answers(here, "gguf", "ngram", {})[0] == expected
+
+
+def test_half_precision_runs(models):
+    got, _ = answers(models, "folder", "ngram", {}, dtype="bfloat16")
+    assert [len(ids) for ids in got] == [24] * len(PROMPTS)
+
+
+def test_memory_so_tight_that_preemption_happens(models, plain):
+    got, results = answers(models, "folder", "ngram", {}, max_len=64, kv_tokens=64)
+    assert got == plain["greedy"]
+    assert sum(result.stats.preempted for result in results) > 0
+
+
+def test_chat_turns_reuse_their_common_beginning(models):
+    messages = [{"role": "user", "content": "Tell me of the sea, and of ships, and of storms."}]
+    with forerun.load(str(models["folder"]), "ngram") as engine:
+        first = engine.generate(engine.chat(messages), max_tokens=20, ignore_eos=True)
+        messages += [{"role": "assistant", "content": first.text}, {"role": "user", "content": "And then?"}]
+        again = engine.generate(engine.chat(messages), max_tokens=20, ignore_eos=True)
+        assert again.stats.reused >= 48
+        with forerun.load(str(models["folder"]), reuse=False) as fresh:
+            assert fresh.generate(engine.chat(messages), max_tokens=20, ignore_eos=True).token_ids == again.token_ids
+
+
+def test_siblings_read_their_prompt_once(models):
+    with forerun.load(str(models["folder"])) as engine:
+        result = engine.generate("p" * 100, n=4, temperature=1.0, seed=1, max_tokens=8, ignore_eos=True)
+        assert sum(choice.stats.prefilled for choice in result.choices) < 160
+        assert [choice.stats.reused >= 96 for choice in result.choices] == [False, True, True, True]
+
+
+def test_the_seed_of_a_choice_is_the_same_alone_and_among_siblings(models):
+    with forerun.load(str(models["folder"]), "ngram:min=1") as engine:
+        params = {"temperature": 1.0, "seed": 9, "max_tokens": 12, "ignore_eos": True}
+        many = [choice.token_ids for choice in engine.generate("ab", n=3, **params).choices]
+        assert engine.generate("ab", n=1, **params).token_ids == many[0]
+        assert len({tuple(ids) for ids in many}) == 3
+
+
+BAD = {
+    "an unknown model": ({"model": "smolm2"}, SpecError, "smollm2"),
+    "a missing path": ({"model": "./nowhere"}, SpecError, "exist"),
+    "an unknown drafter": ({"drafter": "ngrams"}, SpecError, "did you mean 'ngram'"),
+    "an unknown drafter option": ({"drafter": "ngram:mim=2"}, SpecError, "did you mean 'min'"),
+    "a wrong value": ({"drafter": "ngram:min=two"}, SpecError, "whole number"),
+    "a fraction": ({"drafter": "ngram:depth=1.9"}, SpecError, "depth"),
+    "min over max": ({"drafter": "ngram:min=5,max=3"}, SpecError, "max"),
+    "a negative depth": ({"drafter": "ngram:depth=-1"}, SpecError, "depth"),
+    "no draft model": ({"drafter": "model"}, SpecError, "path"),
+    "a missing draft model": ({"drafter": "model:path=./nowhere"}, SpecError, "nowhere"),
+    "an unknown verifier": ({"verify": "traverse"}, SpecError, "did you mean 'traversal'"),
+    "an unknown option": ({"dtipe": "float32"}, SpecError, "did you mean 'dtype'"),
+    "an unknown dtype": ({"dtype": "float8"}, SpecError, "float32"),
+    "an unknown device": ({"device": "tpu"}, SpecError, "device"),
+    "a cascade of one": ({"drafter": "first_of:of=ngram"}, SpecError, "first_of"),
+    "a cascade with a stranger": ({"drafter": "first_of:of=ngram+gram"}, SpecError, "gram"),
+    "too many skipped layers": ({"drafter": "skip:layers=2"}, SpecError, "layers"),
+    "a context the model has not": ({"max_len": 100000}, SpecError, "max_len"),
+    "no threads": ({"threads": 0}, SpecError, "threads"),
+    "trees for a chain rule": ({"drafter": "suffix:width=2", "verify": "block"}, LossyError, "block"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_options_are_one_clear_line(models, name):
+    changes, error, hint = BAD[name]
+    options = {"model": str(models["folder"]), "drafter": "none", **changes}
+    options["drafter"] = options["drafter"].format(**models)
+    with pytest.raises(error, match=hint) as caught:
+        forerun.load(**options)
+    assert "\n" not in str(caught.value)
+
+
+def test_60_a_padded_vocabulary_is_not_another_one(models, tmp_path):
+    draft = write_folder(tmp_path / "padded", Tiny(layers=1, seed=5, vocab=300))
+    expected = answers(models, "folder", "none", {})[0]
+    assert answers(models, "folder", f"model:path={draft}", {})[0] == expected
+    assert all(token < REAL for ids in expected for token in ids)
+
+
+def test_a_draft_model_with_another_tokenizer_is_refused_and_named(models, tmp_path):
+    other = write_folder(tmp_path / "other")
+    text = (other / "tokenizer.json").read_text()
+    (other / "tokenizer.json").write_text(text.replace(SPECIALS[2], "<|other|>"))
+    with pytest.raises(SpecError, match="tokenizer"):
+        forerun.load(str(models["folder"]), f"model:path={other}")
+
+
+def test_69_a_draft_model_with_a_shorter_context_stops_drafting(models, tmp_path):
+    draft = write_folder(tmp_path / "short", Tiny(seed=0, max_len=16))
+    with forerun.load(str(models["folder"]), f"model:path={draft},depth=4") as engine:
+        result = engine.generate(list(range(40, 52)), max_tokens=30, ignore_eos=True)
+    with forerun.load(str(models["folder"])) as engine:
+        assert engine.generate(list(range(40, 52)), max_tokens=30, ignore_eos=True).token_ids == result.token_ids
+    assert 0 < result.stats.drafted <= 8
+
+
+def test_a_folder_without_a_tokenizer_says_so(tmp_path):
+    with pytest.raises(LoadError, match=r"tokenizer\.json"):
+        forerun.load(str(write_folder(tmp_path / "m", tokenizer=False)))

@@ -1,0 +1,57 @@
+"""Import rules: the contract holds, and a planted violation is seen."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.fixture
+def copy(tmp_path):
+    """A copy of the project's sources that may be spoilt."""
+    shutil.copytree(ROOT / "src", tmp_path / "src", ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    return tmp_path
+
+
+def lint(root):
+    command = [sys.executable, "-c", "from importlinter.cli import lint_imports_command as c; c()", "--no-cache"]
+    done = subprocess.run(
+        command, cwd=root, capture_output=True, text=True, env={"PYTHONPATH": str(root / "src")}, check=False
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_the_contract_holds(copy):
+    code, output = lint(copy)
+    assert code == 0, output
+
+
+@pytest.mark.parametrize(
+    ("room", "planted"),
+    [
+        ("core/plan.py", "import forerun.engine.step"),
+        ("verify/match.py", "import forerun.drafters.ngram"),
+        ("models/llama.py", "import forerun.targets.torch_target"),
+        ("drafters/ngram.py", "import forerun.targets.torch_target"),
+        ("drafters/ngram.py", "import forerun.drafters.suffix"),
+    ],
+)
+def test_a_planted_violation_is_seen(copy, room, planted):
+    file = copy / "src" / "forerun" / room
+    file.write_text(file.read_text() + f"\n{planted}\n")
+    code, output = lint(copy)
+    assert code != 0, output
+    assert "BROKEN" in output
+
+
+def test_a_room_without_a_floor_is_seen(copy):
+    room = copy / "src" / "forerun" / "attic"
+    room.mkdir()
+    (room / "__init__.py").write_text("")
+    code, output = lint(copy)
+    assert code != 0, output
