@@ -31,7 +31,7 @@ from forerun.weights.pull import resolve
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """How to build an engine. Fields become options of `forerun.load` and of the command line."""
+    """How to build an engine. Fields are options of `forerun.load`, and most of them of the command line."""
 
     model: str
     """`smollm2`, a folder or .gguf file, or an `org/name` of the Hugging Face hub."""

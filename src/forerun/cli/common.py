@@ -68,7 +68,7 @@ def add_sampling(parser: argparse.ArgumentParser) -> None:
 
 
 def engine_from(args: argparse.Namespace, **changes: object) -> Engine:
-    """Load the engine that the options describe, and say on stderr what is in use."""
+    """Load the engine that the options describe; `changes` are further options."""
     from forerun.assemble import load
 
     options = {name: getattr(args, name) for name in ENGINE if getattr(args, name, None) is not None}

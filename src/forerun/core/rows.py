@@ -84,7 +84,8 @@ class Rows:
         if self.items[b].seq.params.greedy:
             return self.argmax(b, node)
         support = self.support(b, node)
-        return support.token(noise.pick(b, target_slot(self.position(b, node)), support.weights))
+        slot = target_slot(self.position(b, node))
+        return support.token(noise.pick(b, slot, support.weights, support.ids))
 
     def probs(self, b: int, node: int) -> Tensor:
         """The processed distribution [V] that the next token is drawn from."""

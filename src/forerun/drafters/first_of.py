@@ -85,5 +85,5 @@ class _Part:
     def accept(self, b: int, slot: Slot, chance: float) -> bool:
         return self._noise.accept(self._batch[b], slot, chance)
 
-    def pick(self, b: int, slot: Slot, weights: Tensor) -> int:
-        return self._noise.pick(self._batch[b], slot, weights)
+    def pick(self, b: int, slot: Slot, weights: Tensor, ids: Tensor | None = None) -> int:
+        return self._noise.pick(self._batch[b], slot, weights, ids)

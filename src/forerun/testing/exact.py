@@ -66,7 +66,7 @@ class ExactNoise:
         chance = min(1.0, max(0.0, chance))
         return bool(self._answer((b, slot), [(1, chance), (0, 1.0 - chance)]))
 
-    def pick(self, b: int, slot: Slot, weights: Tensor) -> int:
+    def pick(self, b: int, slot: Slot, weights: Tensor, ids: Tensor | None = None) -> int:
         values: list[float] = weights.double().tolist()
         total = math.fsum(values)
         if not (0.0 < total < math.inf and min(values) >= 0.0):

@@ -25,9 +25,9 @@ class WatchedNoise:
         self._once(b, slot)
         return self._noise.accept(b, slot, chance)
 
-    def pick(self, b: int, slot: Slot, weights: Tensor) -> int:
+    def pick(self, b: int, slot: Slot, weights: Tensor, ids: Tensor | None = None) -> int:
         self._once(b, slot)
-        answer = self._noise.pick(b, slot, weights)
+        answer = self._noise.pick(b, slot, weights, ids)
         self.picks.append((b, weights.clone(), answer))
         return answer
 
