@@ -170,6 +170,8 @@ BAD = {
     "a fraction": ({"drafter": "ngram:depth=1.9"}, SpecError, "depth"),
     "min over max": ({"drafter": "ngram:min=5,max=3"}, SpecError, "max"),
     "a negative depth": ({"drafter": "ngram:depth=-1"}, SpecError, "depth"),
+    "an option that this drafter does not heed": ({"drafter": "ngram:width=3"}, SpecError, "width"),
+    "an option of no use": ({"drafter": "none:depth=3"}, SpecError, "depth"),
     "no draft model": ({"drafter": "model"}, SpecError, "path"),
     "a missing draft model": ({"drafter": "model:path=./nowhere"}, SpecError, "nowhere"),
     "an unknown verifier": ({"verify": "traverse"}, SpecError, "did you mean 'traversal'"),
@@ -212,7 +214,7 @@ def test_a_draft_model_with_another_tokenizer_is_refused_and_named(models, tmp_p
 
 def test_69_a_draft_model_with_a_shorter_context_stops_drafting(models, tmp_path):
     draft = write_folder(tmp_path / "short", Tiny(seed=0, max_len=16))
-    with forerun.load(str(models["folder"]), f"model:path={draft},depth=4") as engine:
+    with forerun.load(str(models["folder"]), f"model:path={draft},depth=4", max_len=200) as engine:
         result = engine.generate(list(range(40, 52)), max_tokens=30, ignore_eos=True)
     with forerun.load(str(models["folder"])) as engine:
         assert engine.generate(list(range(40, 52)), max_tokens=30, ignore_eos=True).token_ids == result.token_ids

@@ -18,7 +18,7 @@ from forerun.core.errors import LossyError, SpecError, unknown
 from forerun.core.options import Spec, build, documented
 from forerun.core.plan import Plan
 from forerun.core.protocols import Drafter, Target, Verifier
-from forerun.drafters.names import DRAFTERS, drafter_entry
+from forerun.drafters.names import DRAFTERS, Entry, drafter_entry
 from forerun.engine.engine import Engine
 from forerun.engine.step import Parts
 from forerun.text.from_folder import from_folder
@@ -132,27 +132,32 @@ def make_target(checkpoint: Checkpoint, words: TextWords, config: Config) -> Tar
     )
 
 
-PLAN_DEFAULTS: Mapping[str, Mapping[str, object]] = {
-    "ngram": {"depth": 8},
-    "suffix": {"depth": 8},
-    "prediction": {"depth": 16},
-    "model": {"depth": 4},
-    "skip": {"depth": 3},
-    "first_of": {"depth": 8},
-}
-
-
 def split_plan(spec: Spec) -> tuple[Plan, int | None, dict[str, object]]:
-    """The plan that a drafter's options describe (depth, nodes, width, confidence), its batch limit, and the rest."""
-    shared = {*Plan.__dataclass_fields__, *UpTo.__dataclass_fields__}
-    own = CASCADE_OPTIONS if spec.name == "first_of" else documented(drafter_entry(spec.name).load().Options)
+    """The plan that a drafter's options describe (those of depth, nodes, width, confidence that it heeds), its batch
+    limit, and the drafter's own options."""
+    entry = drafter_entry(spec.name)
+    own = own_options(spec.name)
+    shared = set(shared_options(entry))
     for key in spec.values:
         if key not in shared and key not in own:
             raise unknown(f"{spec.name} option", key, {*own, *shared})
-    values = {"depth": 4, **PLAN_DEFAULTS.get(spec.name, {}), **spec.values}
-    plan = build(Plan, {key: value for key, value in values.items() if key in Plan.__dataclass_fields__}, spec.name)
-    limit = build(UpTo, {key: value for key, value in values.items() if key in UpTo.__dataclass_fields__}, spec.name)
-    return plan, limit.up_to, {key: value for key, value in spec.values.items() if key not in shared}
+    given = {"depth": entry.depth, **{key: value for key, value in spec.values.items() if key in shared}}
+    limit = build(UpTo, {key: given.pop(key) for key in ("up_to",) if key in given}, spec.name)
+    own_values = {key: value for key, value in spec.values.items() if key not in shared}
+    return build(Plan, given, spec.name), limit.up_to, own_values
+
+
+def own_options(name: str) -> dict[str, tuple[object, str]]:
+    """A drafter's own options: name -> default and meaning."""
+    return CASCADE_OPTIONS if name == "first_of" else documented(drafter_entry(name).load().Options)
+
+
+def shared_options(entry: Entry) -> dict[str, tuple[object, str]]:
+    """The options about how far to guess that a drafter heeds: name -> default and meaning."""
+    if not entry.heeds:
+        return {}
+    plan = {name: found for name, found in documented(Plan).items() if name in entry.heeds}
+    return {**plan, "depth": (entry.depth, plan["depth"][1]), **documented(UpTo)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,6 +204,8 @@ def shallow(target: Target, layers: int | None) -> Target:
 
 def draft_target(path: str, target: Target, words: TextWords, config: Config) -> Target:
     """A draft model, refused if its tokenizer is not the target's."""
+    if not path:
+        raise SpecError("the model drafter needs a model: -d model:path=PATH (a folder, a .gguf file or org/name)")
     checkpoint = open_checkpoint(resolve(path))
     own = load_words(checkpoint)
     difference = words.tokenizer.differences(own.tokenizer)
@@ -207,7 +214,7 @@ def draft_target(path: str, target: Target, words: TextWords, config: Config) ->
             f"the draft model {path!r} reads text with another tokenizer than {target.spec.name!r}: {difference}; "
             "take a draft model of the same family"
         )
-    return make_target(checkpoint, words, replace(config, kv_tokens=config.kv_tokens))
+    return make_target(checkpoint, words, replace(config, max_len=None))
 
 
 def check_pairing(target: Target, drafter: Drafter, verify: Verifier, plan: Plan) -> None:
@@ -226,18 +233,16 @@ def check_pairing(target: Target, drafter: Drafter, verify: Verifier, plan: Plan
 
 def describe_drafters() -> dict[str, dict[str, Any]]:
     """Every drafter with its options, their defaults and what they mean, for people and for generated pages."""
-    plan = {**documented(Plan), **documented(UpTo)}
-    found = {}
-    for name, entry in DRAFTERS.items():
-        own = documented(entry.load().Options) if name != "first_of" else CASCADE_OPTIONS
-        defaults = {"depth": 4, **PLAN_DEFAULTS.get(name, {})}
-        shared = {key: (defaults.get(key, default), text) for key, (default, text) in plan.items()}
-        options = [
-            {"name": key, "default": default, "help": text}
-            for key, (default, text) in {**own, **({} if name == "none" else shared)}.items()
-        ]
-        found[name] = {"summary": entry.summary, "options": options}
-    return found
+    return {
+        name: {
+            "summary": entry.summary,
+            "options": [
+                {"name": key, "default": default, "help": text}
+                for key, (default, text) in {**own_options(name), **shared_options(entry)}.items()
+            ],
+        }
+        for name, entry in DRAFTERS.items()
+    }
 
 
 CASCADE_OPTIONS: dict[str, tuple[object, str]] = {"of": ("", "The drafters in order, as prediction+ngram.")}

@@ -11,10 +11,15 @@ from forerun.core.errors import unknown
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One drafter: where it is ("module:Class") and what it does. `Options` of the class are its settings."""
+    """One drafter: where it is ("module:Class"), what it does and which fields of a plan it heeds.
+
+    `Options` of the class are its own settings; `depth` is how far it guesses if nobody says.
+    """
 
     path: str
     summary: str
+    heeds: tuple[str, ...] = ("depth",)
+    depth: int = 4
 
     def load(self) -> type[Any]:
         """The drafter's class."""
@@ -23,24 +28,37 @@ class Entry:
         return found
 
 
+CHAIN = ("depth",)
+TREE = ("depth", "nodes", "width")
+MODEL = (*TREE, "confidence")
+
 DRAFTERS: dict[str, Entry] = {
-    "none": Entry("forerun.drafters.none:NoDrafter", "no guesses: plain decoding"),
+    "none": Entry("forerun.drafters.none:NoDrafter", "no guesses: plain decoding", (), 0),
     "ngram": Entry(
         "forerun.drafters.ngram:NgramDrafter",
         "prompt lookup: what followed these words the last time, in the same text",
+        CHAIN,
+        8,
     ),
     "suffix": Entry(
         "forerun.drafters.suffix:SuffixDrafter",
         "suffix decoding: what followed these words how often, in the same text and in earlier answers",
+        TREE,
+        8,
     ),
     "prediction": Entry(
         "forerun.drafters.prediction:PredictionDrafter",
         "the answer that the request itself predicts, for edits of a known text",
+        CHAIN,
+        16,
     ),
-    "model": Entry("forerun.drafters.model:ModelDrafter", "a smaller model with the same tokenizer"),
-    "skip": Entry("forerun.drafters.skip:SkipDrafter", "the target's own first layers, no second model"),
+    "model": Entry("forerun.drafters.model:ModelDrafter", "a smaller model with the same tokenizer", MODEL, 4),
+    "skip": Entry("forerun.drafters.skip:SkipDrafter", "the target's own first layers, no second model", MODEL, 3),
     "first_of": Entry(
-        "forerun.drafters.first_of:FirstOf", "a cascade: for each sequence the first drafter that has a guess"
+        "forerun.drafters.first_of:FirstOf",
+        "a cascade: for each sequence the first drafter that has a guess",
+        MODEL,
+        8,
     ),
 }
 
