@@ -60,6 +60,11 @@ class Tree:
     def is_chain(self) -> bool:
         return self.parents == tuple(range(-1, len(self.tokens) - 1))
 
+    @property
+    def depth(self) -> int:
+        """Distance of the deepest node from the root."""
+        return len(self.tokens) - 1 if self.is_chain else max(self.depths())
+
     def depths(self) -> list[int]:
         """Distance of each node from the root."""
         depths = [0] * len(self.tokens)

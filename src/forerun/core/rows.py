@@ -71,10 +71,10 @@ class Rows:
         """The likeliest token after processing."""
         params = self.items[b].seq.params
         if params.edits_logits:
-            return int(self.edited(b, node).argmax())
+            return _first_best(self.edited(b, node))
         row = self._first[b] + node
-        if self._logits.device.type == "cpu":  # only the rows that are visited: 40 us each at 49k tokens
-            return int(self._logits[row].argmax())
+        if self._logits.device.type == "cpu":
+            return _first_best(self._logits[row])
         if self._argmax is None:  # one wait for the device, whatever is visited
             self._argmax = self._logits.argmax(-1).tolist()
         return self._argmax[row]
@@ -210,6 +210,11 @@ def _ids(tokens: object, row: Tensor) -> Tensor:
         dtype=torch.long,
         device=row.device,
     )
+
+
+def _first_best(row: Tensor) -> int:
+    """Argmax of one row [V]; numpy takes 4 us for 49k floats where torch takes 46."""
+    return int(row.to(_wide(row.dtype)).cpu().numpy().argmax())
 
 
 def _wide(dtype: torch.dtype) -> torch.dtype:

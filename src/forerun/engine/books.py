@@ -22,8 +22,7 @@ def grow(seq: Seq, tree: Tree, path: Sequence[int], bonus: int, rows: Rows, b: i
         Token(token, i < len(path), None if top is None else rows.logprobs(b, parents[i], token, top))
         for i, token in enumerate(tokens)
     )
-    depth = max(tree.depths())
-    seq.stats.count(tree.drafted, depth, min(len(path), taken), taken)
+    seq.stats.count(tree.drafted, tree.depth, min(len(path), taken), taken)
     return taken
 
 
@@ -32,15 +31,16 @@ def trace(
 ) -> StepTrace:
     """Book the step, and each sequence's share of its time."""
     seconds = clock.lap()
+    share = {phase: value / len(work) for phase, value in seconds.items()} if len(work) > 1 else seconds
     for item in work:
-        item.seq.stats.prefilled += len(item.certain)
-        item.seq.stats.spend({phase: value / len(work) for phase, value in seconds.items()})
+        item.seq.stats.prefilled += item.stop - item.start
+        item.seq.stats.spend(share)
     return StepTrace(
         plan=plan,
         sizes=draft.sizes,
-        depths=tuple(max(tree.depths()) for tree in draft.trees),
+        depths=tuple(tree.depth for tree in draft.trees),
         accepted=verdict.accepted,
         emitted=tuple(emitted),
-        prefilled=sum(len(item.certain) for item in work),
+        prefilled=sum(item.stop - item.start for item in work),
         seconds=seconds,
     )
