@@ -1,0 +1,50 @@
+"""The same promises on a CUDA device; skipped where there is none."""
+
+import pytest
+import torch
+
+import forerun
+from forerun.testing.tiny import Tiny, write_folder
+
+pytestmark = [
+    pytest.mark.cuda,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here"),
+]
+PROMPTS = ["abcabcabcab", "Hello, hello, hello", "x", "The cat. The dog. The"]
+PARAMS = {
+    "greedy": {},
+    "sampled": {"temperature": 0.9, "seed": 7},
+    "nucleus": {"temperature": 1.1, "top_p": 0.8, "seed": 3},
+}
+
+
+def answers(path, drafter, device, **params):
+    with forerun.load(str(path), drafter, device=device) as engine:
+        results = engine.generate_batch(PROMPTS, max_tokens=24, ignore_eos=True, **params)
+        engine.parts.target.pool.check_integrity()
+    return [result.token_ids for result in results]
+
+
+@pytest.mark.parametrize("params", PARAMS)
+@pytest.mark.parametrize("drafter", ["none", "ngram:min=1", "suffix:width=2,nodes=8", "skip:layers=1,width=2,nodes=6"])
+def test_text_on_the_device_is_the_cpu_s_with_any_drafter(models, drafter, params):
+    cpu = answers(models["folder"], "none", "cpu", **PARAMS[params])
+    assert answers(models["folder"], drafter, "cuda", **PARAMS[params]) == cpu
+
+
+@pytest.mark.parametrize("family", ["mistral", "qwen2", "qwen3"])
+def test_families_on_the_device(tmp_path, family):
+    extra = {"sliding_window": 16} if family == "mistral" else {}
+    path = write_folder(tmp_path / family, Tiny(family, extra=extra))
+    assert answers(path, "suffix:width=2,nodes=8,min_match=1", "cuda") == answers(path, "none", "cpu")
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_half_precision_runs_on_the_device(models, dtype):
+    with forerun.load(str(models["folder"]), "ngram", device="cuda", dtype=dtype) as engine:
+        assert len(engine.generate("abcabc", max_tokens=24, ignore_eos=True).token_ids) == 24
+
+
+def test_phases_are_timed_with_the_device_in_step(models):
+    with forerun.load(str(models["folder"]), "ngram", device="cuda") as engine:
+        assert engine.generate("abcabc", max_tokens=8, ignore_eos=True).stats.seconds["score"] > 0
