@@ -4,11 +4,14 @@ The grid is named and small here; `make test-full` runs all of it.
 """
 
 import itertools
+import json
 
 import pytest
+import torch
+from safetensors.torch import save_file
 
 import forerun
-from forerun.core.errors import LoadError, LossyError, SpecError
+from forerun.core.errors import CapacityError, LoadError, LossyError, SpecError
 from forerun.testing.tiny import REAL, SPECIALS, Tiny, write_folder, write_gguf
 
 PROMPTS = ["abcabcabcab", "Hello, hello, hello", "x", "The cat. The dog. The"]
@@ -178,6 +181,16 @@ BAD = {
     "an unknown option": ({"dtipe": "float32"}, SpecError, "did you mean 'dtype'"),
     "an unknown dtype": ({"dtype": "float8"}, SpecError, "float32"),
     "an unknown device": ({"device": "tpu"}, SpecError, "device"),
+    "a depth that is a truth": ({"drafter": "ngram:depth=true"}, SpecError, "depth"),
+    "a depth beyond all use": ({"drafter": "ngram:depth=1000000000"}, SpecError, "from 0 to 256"),
+    "a depth that is misspelt": ({"drafter": "ngram:dept=4"}, SpecError, "did you mean 'depth'"),
+    "more memory than there is": ({"kv_tokens": 10**13}, CapacityError, "10000000000000 tokens.*MiB"),
+    "more memory than can be counted": ({"kv_tokens": 10**30}, CapacityError, "tokens.*MiB"),
+    "no memory": ({"kv_tokens": 0}, CapacityError, "kv_tokens"),
+    "a step that reads nothing": ({"chunk": 0}, SpecError, "chunk"),
+    "a batch of none": ({"max_batch": 0}, SpecError, "max_batch"),
+    "a context that the other runtime has not": ({"max_len": 100000, "runtime": "hf"}, SpecError, "max_len"),
+    "memory for less than a context": ({"kv_tokens": 32, "max_len": 64, "runtime": "hf"}, CapacityError, "max_len 64"),
     "a cascade of one": ({"drafter": "first_of:of=ngram"}, SpecError, "first_of"),
     "a cascade with a stranger": ({"drafter": "first_of:of=ngram+gram"}, SpecError, "gram"),
     "too many skipped layers": ({"drafter": "skip:layers=2"}, SpecError, "layers"),
@@ -195,6 +208,110 @@ def test_bad_options_are_one_clear_line(models, name):
     with pytest.raises(error, match=hint) as caught:
         forerun.load(**options)
     assert "\n" not in str(caught.value)
+
+
+def test_138_depth_zero_is_off_and_a_text_is_read_as_a_number(models):
+    for depth, drafted in ((0, False), (4, True)):
+        _, results = answers(models, "folder", f"ngram:min=1,factor=8,depth={depth}", {}, PROMPTS[:1])
+        assert bool(results[0].stats.drafted) == drafted
+
+
+def test_139_options_reach_either_runtime(models):
+    for runtime in ("torch", "hf"):
+        with forerun.load(str(models["folder"]), runtime=runtime, kv_tokens=128, max_len=96, reuse=False) as engine:
+            target = engine.parts.target
+            usage = target.usage
+            assert target.spec.max_len == 96
+            assert usage.free == (8 if runtime == "torch" else 128), "blocks, or tokens"
+            engine.generate("x" * 40, max_tokens=2)
+            assert target.usage == usage, "nothing is kept without reuse"
+
+
+@pytest.mark.parametrize("target", ["torch", "hf"])
+@pytest.mark.parametrize("end", [65, 66, 67, 259])
+def test_35_every_source_s_end_tokens_end(tmp_path, target, end):
+    """The config names one, the generation config that and another, the tokenizer its own; 67 is nobody's."""
+    folder = write_folder(tmp_path / "m", Tiny(extra={"eos_token_id": 65}))
+    (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": [65, 66]}))
+    for drafter in ("none", f"model:path={folder}"):
+        with forerun.load(str(folder), drafter, runtime=target) as engine:
+            result = engine.generate("abc", max_tokens=3, logit_bias={end: 100})
+        assert (len(result.tokens), result.finish_reason) == ((3, "length") if end == 67 else (1, "stop"))
+
+
+def bos_folder(path, add_bos, template):
+    folder = write_folder(path)
+    settings = {"bos_token": SPECIALS[1], "eos_token": SPECIALS[2], "add_bos_token": add_bos, "chat_template": template}
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+    return str(folder)
+
+
+def test_65_there_is_one_beginning_of_text(tmp_path):
+    own = "{{ bos_token }}[U]{{ messages[0]['content'] }}"
+    with forerun.load(bos_folder(tmp_path / "a", True, own), "ngram") as engine:
+        chat, raw = engine.chat("Hi"), engine.generate("Hi", max_tokens=1)
+        assert chat == [258, *b"[U]Hi"]
+        assert engine.generate(chat, max_tokens=1).usage.prompt_tokens == 6
+        assert raw.usage.prompt_tokens == 3
+    two = f"{SPECIALS[1]}{SPECIALS[0]}{{{{ messages[0]['content'] }}}}"
+    with forerun.load(bos_folder(tmp_path / "b", False, two), "ngram") as engine:
+        assert engine.chat("Hi") == [258, 257, *b"Hi"]
+        assert engine.generate("Hi", max_tokens=1).usage.prompt_tokens == 2
+
+
+def test_132_an_empty_prompt_starts_from_the_beginning_of_text_or_is_refused(tmp_path):
+    template = "{% for m in messages %}{{ m['content'] }}{% endfor %}"
+    for bos in (True, False):
+        folder = bos_folder(tmp_path / str(bos), bos, template)
+        with forerun.load(folder, f"model:path={folder}") as engine:
+            bad = [[], [[]], engine.chat([]), engine.chat("")] + ([] if bos else [""])
+            for prompt in bad:
+                with pytest.raises(SpecError, match=r"empty|vocabulary"):
+                    engine.generate(prompt)
+            if bos:
+                assert engine.generate("", max_tokens=2, ignore_eos=True).usage.prompt_tokens == 1
+                results = engine.generate_batch([""], max_tokens=2, ignore_eos=True)
+                assert results[0].usage.completion_tokens == 2
+            assert not engine.busy
+            assert engine.generate("a", max_tokens=2, ignore_eos=True).usage.completion_tokens == 2
+
+
+@pytest.mark.parametrize("prompt", [None, 5, {"a": 1}, 1.5])
+def test_132_what_is_no_prompt_is_refused(models, prompt):
+    with forerun.load(str(models["folder"])) as engine, pytest.raises(SpecError, match="prompt"):
+        engine.generate(prompt)
+
+
+def loud(path, vocab):
+    """One model with `vocab` rows in its tables; a row of padding or its negative is always likelier than any token."""
+    folder = write_folder(path, Tiny(tied=False, vocab=vocab))
+    tensors = Tiny(tied=False, vocab=272).tensors()
+    head = tensors["lm_head.weight"]
+    head[REAL] = 50 * torch.randn(head.shape[1], generator=torch.Generator().manual_seed(1))
+    head[REAL + 1] = -head[REAL]
+    tensors |= {name: tensors[name][:vocab].clone() for name in ("lm_head.weight", "model.embed_tokens.weight")}
+    save_file(tensors, folder / "model.safetensors")
+    return str(folder)
+
+
+@pytest.mark.parametrize("runtime", ["torch", "hf"])
+@pytest.mark.parametrize(("target", "draft"), [(272, 264), (264, 272)])
+def test_60_padded_ids_are_never_said_nor_proposed(tmp_path, target, draft, runtime):
+    """The tables differ in size, the tokenizers do not; both models would like padding best."""
+    paths = loud(tmp_path / "target", target), loud(tmp_path / "draft", draft)
+    for params in ({}, {"temperature": 1.0, "seed": 3}):
+        told = {**params, "max_tokens": 16, "ignore_eos": True}
+        with forerun.load(paths[0], runtime=runtime) as engine:
+            plain = engine.generate("abc", **told).token_ids
+        with forerun.load(paths[0], f"model:path={paths[1]}", runtime=runtime) as engine:
+            drafter, seen = engine.parts.drafter, []
+            inner = drafter.draft
+            drafter.draft = lambda *args: seen.append(inner(*args)) or seen[-1]
+            result = engine.generate("abc", **told)
+        assert result.token_ids == plain
+        assert all(token < REAL for token in plain)
+        assert all(token < REAL for made in seen for tree in made.trees for token in tree.tokens)
+        assert params or result.stats.acceptance == 1.0
 
 
 def test_60_a_padded_vocabulary_is_not_another_one(models, tmp_path):
@@ -224,3 +341,8 @@ def test_69_a_draft_model_with_a_shorter_context_stops_drafting(models, tmp_path
 def test_a_folder_without_a_tokenizer_says_so(tmp_path):
     with pytest.raises(LoadError, match=r"tokenizer\.json"):
         forerun.load(str(write_folder(tmp_path / "m", tokenizer=False)))
+
+
+def test_a_path_is_a_model(models):
+    with forerun.load(models["folder"]) as engine:
+        assert engine.parts.target.spec.name == "folder"

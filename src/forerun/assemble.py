@@ -6,6 +6,7 @@ drafter and a verifier that would not be lossless together, trees for a target t
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, cast
@@ -59,13 +60,14 @@ class Config:
     """Keep the time of each phase (on CUDA this waits for the device at each border)."""
 
 
-def load(model: str, drafter: str = "none", **options: object) -> Engine:
-    """An engine for `model` with `drafter`; further `options` are fields of `Config`.
+def load(model: str | os.PathLike[str], drafter: str = "none", **options: object) -> Engine:
+    """An engine for `model` (a name or a path) with `drafter`; further `options` are fields of `Config`.
 
     Raises SpecError for names and values that do not exist, LoadError for files that cannot be used, LossyError for a
     combination that would change the text.
     """
-    return assemble(build(Config, {"model": model, "drafter": drafter, **options}, "engine"))
+    name = os.fspath(model) if isinstance(model, os.PathLike) else model
+    return assemble(build(Config, {"model": name, "drafter": drafter, **options}, "engine"))
 
 
 def assemble(config: Config) -> Engine:
@@ -116,6 +118,7 @@ def make_target(checkpoint: Checkpoint, words: TextWords, config: Config) -> Tar
             vocab_size=words.size,
             dtype=config.dtype,
             device=config.device,
+            kv_tokens=config.kv_tokens,
             max_len=config.max_len,
             reuse=config.reuse,
         )

@@ -6,8 +6,11 @@ import subprocess
 import sys
 
 import pytest
+import torch
 
-from forerun.cli.main import COMMANDS, main
+from forerun.cli.common import engine_from, params_from
+from forerun.cli.main import COMMANDS, main, parser
+from forerun.testing.tiny import Tiny, write_folder
 
 
 @pytest.fixture
@@ -81,6 +84,59 @@ def test_every_option_changes_what_it_names(capsys, model):
         assert ids(*extra) != plain, extra
 
 
+ENGINE = {
+    "--model": (["{other}"], lambda engine: engine.parts.target.spec.name, "draft"),
+    "--drafter": (["ngram"], lambda engine: engine.parts.drafter.name, "ngram"),
+    "--verify": (["tree"], lambda engine: engine.parts.verify.name, "tree"),
+    "--runtime": (["hf"], lambda engine: type(engine.parts.target).__name__, "HfTarget"),
+    "--dtype": (["bfloat16"], lambda engine: engine.parts.target.spec.dtype, "bfloat16"),
+    "--threads": (["1"], lambda engine: torch.get_num_threads(), 1),
+    "--max-len": (["64"], lambda engine: engine.parts.target.spec.max_len, 64),
+    "--kv-tokens": (["512"], lambda engine: engine.parts.target.pool.blocks, 32),
+}
+SAMPLING = {
+    "--max-tokens": ("3", 3), "--temperature": ("0.5", 0.5), "--top-p": ("0.5", 0.5), "--top-k": ("4", 4),
+    "--min-p": ("0.1", 0.1), "--repetition-penalty": ("1.5", 1.5), "--presence-penalty": ("1", 1.0),
+    "--frequency-penalty": ("1", 1.0), "--seed": ("3", 3), "--stop": ("x", ["x"]), "--min-tokens": ("2", 2),
+    "--ignore-eos": (None, True), "--prediction": ("abc", "abc"), "--logprobs": ("2", 2),
+}  # fmt: skip
+SHOWN = {
+    "--help",
+    "--debug",
+    "--raw",
+    "--json",
+    "--stats",
+    "--show",
+    "--n",
+    "--system",
+}  # how it is asked and shown: tests of their own
+
+
+def test_139_no_option_is_forgotten():
+    commands = next(action for action in parser()._actions if action.dest == "command").choices
+    options = {option for a in commands["generate"]._actions for option in a.option_strings if option[:2] == "--"}
+    assert options == ENGINE.keys() | SAMPLING.keys() | SHOWN | {"--device"}  # one that is not there is refused below
+
+
+@pytest.mark.parametrize("option", ENGINE)
+def test_139_every_option_of_the_engine_arrives(models, option):
+    values, seen, expected = ENGINE[option]
+    threads = torch.get_num_threads()
+    argv = ["generate", "-m", str(models["folder"]), option, *(v.format(other=models["draft"]) for v in values), "x"]
+    try:
+        with engine_from(parser().parse_args(argv)) as engine:
+            assert seen(engine) == expected
+    finally:
+        torch.set_num_threads(threads)
+
+
+@pytest.mark.parametrize("option", SAMPLING)
+def test_139_every_option_of_an_answer_arrives(option):
+    text, expected = SAMPLING[option]
+    args = parser().parse_args(["generate", option, *([] if text is None else [text]), "x"])
+    assert params_from(args)[option[2:].replace("-", "_")] == expected
+
+
 def test_several_answers_and_logprobs_in_json(capsys, model):
     argv = [
         "generate",
@@ -100,6 +156,8 @@ def test_several_answers_and_logprobs_in_json(capsys, model):
     found = json.loads(run(capsys, *argv)[1])
     assert len(found["choices"]) == 2
     assert all(len(entry["top"]) == 2 for entry in found["logprobs"])
+    assert [len(choice["logprobs"]) for choice in found["choices"]] == [4, 4]
+    assert found["choices"][0]["logprobs"] == found["logprobs"]
 
 
 def test_stats_go_to_stderr(capsys, model):
@@ -135,13 +193,17 @@ WRONG = {
     "an unknown key": (["-m", "{m}", "-d", "ngram:dept=3", "x"], "depth"),
     "a wrong value": (["-m", "{m}", "-d", "ngram:depth=x", "x"], "depth"),
     "a wrong temperature": (["-m", "{m}", "--temperature", "-1", "x"], "temperature"),
+    "an unknown device": (["-m", "{m}", "--device", "tpu", "x"], "device 'tpu'"),
     "an empty prompt": (["-m", "{m}", ""], "empty"),
     "an empty raw prompt": (["-m", "{m}", "--raw", ""], "empty"),
     "a long prompt": (["-m", "{m}", "--raw", "x" * 300], "300 tokens"),
     "an empty stop": (["-m", "{m}", "--stop", "", "x"], "stop"),
     "several answers as text": (["-m", "{m}", "--n", "2", "x"], "--json"),
+    "log-probabilities as text": (["-m", "{m}", "--logprobs", "2", "x"], "--json"),
     "a folder that is no model": (["-m", "{here}", "x"], "safetensors"),
     "a file that is no model": (["-m", "{file}", "x"], "GGUF"),
+    "instructions without a template": (["-m", "{m}", "--raw", "--system", "be brief", "x"], "--raw"),
+    "a home folder of nobody": (["-m", "~nobody-of-that-name/x", "x"], "home folder"),
     "a prediction file that is not there": (["-m", "{m}", "--prediction", "@nowhere.txt", "x"], "nowhere.txt"),
 }
 
@@ -175,6 +237,26 @@ def test_126_a_drafter_that_cannot_be_used_is_an_error_not_a_silence(capsys, mod
     code, _, err = run(capsys, "generate", "-m", model, "-d", "model:path=./missing", "x")
     assert code == 1
     assert "missing" in err
+
+
+def test_126_a_draft_model_of_another_vocabulary_is_an_error(capsys, model, tmp_path):
+    other = write_folder(tmp_path / "other")
+    text = (other / "tokenizer.json").read_text()
+    (other / "tokenizer.json").write_text(text.replace("<|im_end|>", "<|other|>"))
+    code, out, err = run(capsys, "generate", "-m", model, "-d", f"model:path={other}", "x")
+    assert (code, out) == (1, "")
+    assert "another tokenizer" in err
+    assert "<|other|>" in err
+
+
+@pytest.mark.parametrize(("drafter", "warned"), [("none", True), ("ngram", True), ("prediction", False),
+                                                 ("first_of:of=prediction+ngram", False)])  # fmt: skip
+def test_126_a_prediction_that_nobody_reads_is_said_so(capsys, model, drafter, warned):
+    argv = ["generate", "-m", model, "-d", drafter, "--prediction", "abc", "--max-tokens", "2", "x"]
+    code, _, err = run(capsys, *argv)
+    assert code == 0
+    assert ("--prediction" in err) == warned
+    assert err.count("\n") == warned
 
 
 def test_a_lossy_verifier_says_so_at_run_time(capsys, model):
@@ -214,8 +296,6 @@ def test_doctor_says_what_would_be_used(capsys):
 
 
 def test_demo_compares_both_ways_and_ends_with_json(capsys, model, tmp_path):
-    from forerun.testing.tiny import Tiny, write_folder
-
     long = write_folder(tmp_path / "long", Tiny(max_len=2048))
     code, out, _ = run(capsys, "demo", "-m", str(long), "--tokens", "12", "--prompts", "2")
     assert code == 0

@@ -48,3 +48,9 @@ def test_spec_reads_the_command_line_form():
 def test_a_spec_that_cannot_be_meant_is_refused(text):
     with pytest.raises(SpecError):
         Spec.parse(text)
+
+
+def test_spaces_around_a_key_make_no_second_one():
+    assert Spec.parse(" ngram : min = 1 ").values == {"min": "1"}
+    with pytest.raises(SpecError, match="twice"):
+        Spec.parse("ngram:min=1, min=2")

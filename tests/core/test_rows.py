@@ -43,6 +43,16 @@ def test_the_processed_distribution(params, expected):
     assert torch.allclose(probs, torch.tensor(expected, dtype=torch.float64), atol=1e-12)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+@pytest.mark.parametrize("temperature", [1e-300, 1e-46, 1e-40, 1e-20])
+def test_a_temperature_near_zero_leaves_the_likeliest_in_every_dtype(dtype, temperature):
+    """Failure case 16: it is 0 in float32, and 0 / 0 no distribution."""
+    seq = Seq(0, [1], SamplingParams(temperature=temperature, seed=1), 10)
+    rows = Rows([Item(seq, 0, 0, Tree.root(1))], torch.tensor([[1.0, 3.0, 2.0, -torch.inf]]).to(dtype), 4)
+    assert rows.probs(0, 0).tolist() == [0, 1, 0, 0]
+    assert rows.pick(0, 0, SeededNoise([1])) == 1
+
+
 def test_shapes_agree_with_transformers_on_random_rows():
     from transformers.generation.logits_process import (
         LogitsProcessorList,

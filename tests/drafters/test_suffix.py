@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import random
 from collections import Counter
 
 import pytest
@@ -122,6 +123,33 @@ def test_earlier_answers_are_shared_unless_switched_off(decode):
     assert first == 30
     assert again <= 8, "two plain tokens, then contexts of growing length"
     assert rounds(SuffixDrafter(SuffixOptions(cached=0))) == [30, 30]
+
+
+class Counting(list):
+    """A list that counts the tokens read from it."""
+
+    reads = 0
+
+    def __getitem__(self, at):
+        got = super().__getitem__(at)
+        Counting.reads += len(got) if isinstance(at, slice) else 1
+        return got
+
+
+@pytest.mark.parametrize("vocab", [3, 50_000])
+def test_case_106_work_does_not_grow_with_the_prompt(vocab):
+    def reads(length: int) -> int:
+        rng = random.Random(1)
+        drafter, seq = SuffixDrafter(), Seq(0, [], SamplingParams(), 1 << 20)
+        seq.tokens = Counting(rng.randrange(vocab) for _ in range(length))
+        drafter.begin(seq)
+        Counting.reads = 0
+        for _ in range(100):
+            proposal(drafter, seq, Plan(8))
+            seq.extend([Token(rng.randrange(vocab))])
+        return Counting.reads
+
+    assert reads(50_000) <= 3 * reads(1_000)
 
 
 def test_a_preempted_answer_is_not_kept():

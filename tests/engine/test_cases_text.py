@@ -1,10 +1,11 @@
 """Failures met elsewhere, with their right values: what the greedy text is, where it ends, what is returned.
 
-Numbers are those of the collected cases. Scripted targets say poison (the last id) off their script.
+Numbers are those of docs/failures.md. Scripted targets say poison (the last id) off their script.
 """
 
 import itertools
 import json
+from dataclasses import fields
 
 import pytest
 import torch
@@ -12,9 +13,14 @@ import torch
 from forerun.cli.common import result_json
 from forerun.core.draft import Tree
 from forerun.core.errors import CapacityError, SpecError
+from forerun.core.params import SamplingParams
+from forerun.drafters.model import ModelDrafter
+from forerun.drafters.ngram import NgramDrafter
+from forerun.drafters.prediction import PredictionDrafter
 from forerun.testing.engines import Letters, scripted, toy_engine
-from forerun.testing.scripted import always
-from forerun.testing.toy import ToyTarget, fixed_law, scripted_law
+from forerun.testing.noisy import NoisyDrafter
+from forerun.testing.scripted import ScriptedDrafter, always, by_position
+from forerun.testing.toy import ToyTarget, fixed_law, scripted_law, table_law
 
 EOS = 2
 KS = (1, 2, 4, 8)
@@ -50,17 +56,46 @@ def test_4_positions_have_no_gap_after_a_rejection(k):
     assert [last[i] for i in range(20)] == [10, *script[:-1]]
 
 
-def test_22_nothing_drafted_behind_a_rejection_survives():
-    engine = scripted([5, 8, 9, 10], [5, 6, 7, 9], depth=3)
-    result = engine.generate([1], temperature=1e-3, seed=1, max_tokens=4)
+def certain(script, vocab_size=64):
+    """A script as a distribution: the next token has all of it, at any temperature."""
+    law = scripted_law(script, 1, vocab_size)
+
+    def row(tokens):
+        logits = law(tokens)
+        return logits.masked_fill(logits < 10.0, -torch.inf)
+
+    return row
+
+
+class Drawn(ScriptedDrafter):
+    """Draws each token from a one-hot row: the script by output position, whatever the target said before."""
+
+    laws = frozenset({"sampled"})
+
+    def __init__(self, script):
+        super().__init__(by_position(script))
+
+    def _tree(self, seq, plan):
+        chain = super()._tree(seq, plan)
+        rows = torch.nn.functional.one_hot(torch.tensor(chain.tokens[1:], dtype=torch.long), 64).double()
+        return Tree(chain.tokens, chain.parents, "sampled", dict(enumerate(rows)))
+
+
+@pytest.mark.parametrize("make", [Drawn, lambda script: ScriptedDrafter(by_position(script))], ids=["drawn", "chosen"])
+def test_22_nothing_drafted_behind_a_rejection_survives(make):
+    engine = toy_engine(certain([5, 8, 9, 10]), make([5, 6, 7, 9]), depth=3)
+    result = engine.generate([1], temperature=1.0, seed=1, max_tokens=4)
     assert result.token_ids == [5, 8, 9, 10]
-    starts = [position for _, token, position in engine.parts.target.fed if token == 8]
-    assert starts == [2]
+    fed = [(token, position) for _, token, position in engine.parts.target.fed]
+    assert fed[:4] == [(1, 0), (5, 1), (6, 2), (7, 3)]
+    assert fed[4] == (8, 2), "the second call goes on from what stands"
+    assert [token for token, _ in fed].count(6) == 1
 
 
-def test_23_seeded_and_unseeded_requests_in_one_batch():
-    engine = scripted([5, 6, 7, 8], [5, 9, 7, 8])
-    requests = [engine.add([1], temperature=0.01, max_tokens=4, seed=seed) for seed in (1, None, 2)]
+@pytest.mark.parametrize("make", [Drawn, lambda script: ScriptedDrafter(by_position(script))], ids=["drawn", "chosen"])
+def test_23_seeded_and_unseeded_requests_in_one_batch(make):
+    engine = toy_engine(certain([5, 6, 7, 8]), make([5, 9, 7, 8]))
+    requests = [engine.add([1], temperature=1.0, max_tokens=4, seed=seed) for seed in (1, None, 2)]
     while not all(map(engine.finished, requests)):
         engine.step()
     assert [engine.collect(request).token_ids for request in requests] == [[5, 6, 7, 8]] * 3
@@ -209,16 +244,23 @@ CHANGES = {
     "stop_token_ids": ({"stop_token_ids": [5]}, {}),
     "max_tokens": ({"max_tokens": 3}, {}),
     "min_tokens": ({"min_tokens": 12, "stop_token_ids": [5], "max_tokens": 12}, {"stop_token_ids": [5]}),
+    "stop": ({"stop": ["ff"]}, {}),
+    "ignore_eos": ({"logit_bias": {2: 100.0}, "ignore_eos": True}, {"logit_bias": {2: 100.0}}),
 }
+ELSEWHERE = {"n", "logprobs", "prediction"}  # answers more, shows more, is faster
+
+
+def test_51_no_parameter_is_left_out():
+    assert CHANGES.keys() | ELSEWHERE == {field.name for field in fields(SamplingParams)}
 
 
 @pytest.mark.parametrize("name", CHANGES)
 def test_51_every_parameter_is_honoured_under_speculation(name):
     changed, base = CHANGES[name]
-    answers = []
+    answers, words = [], Letters([bytes([97 + i]) for i in range(8)])
     for params in (changed, base):
         ids = [
-            toy_engine(row_law(LOGITS), guess, depth=3, vocab_size=8, eos_ids=())
+            toy_engine(row_law(LOGITS), guess, depth=3, vocab_size=8, words=words)
             .generate([7], **{"max_tokens": 12, **params})
             .token_ids
             for guess in (None, always([5, 5, 5]))
@@ -260,6 +302,30 @@ def test_52_53_56_drafts_are_cut_where_the_grammar_forbids_them(guess, drafted):
         assert len(result.stats.drafted_at) == drafted
 
 
+@pytest.mark.parametrize("guess", ['{"a":7}', '{"x":7}'])
+def test_56_a_draft_model_under_the_same_grammar(guess):
+    """The hook is a function of the text, so a draft model that asks it about guesses disturbs nobody."""
+    script, guessed = ([*JSON_PIECES.encode(text, bos=False), EOS] for text in (OBJECT, guess))
+    law, other = (scripted_law(ids, 1, 12) for ids in (script, guessed))
+    engine = toy_engine(law, ModelDrafter(ToyTarget(other, 12)), depth=4, vocab_size=12, words=JSON_PIECES)
+    result = engine.generate([1], max_tokens=20, allowed=digit_grammar)
+    assert (result.text, result.finish_reason) == (OBJECT, "stop")
+    assert result.token_ids == script
+    assert result.stats.accepted > 0
+
+
+@pytest.mark.parametrize("k", [0, 8, 10])
+@pytest.mark.parametrize("ignored", [False, True])
+def test_53_a_grammar_is_never_asked_past_its_end(k, ignored):
+    """The end lies inside the block, junk behind it. Under `ignore_eos` a grammar's end is still the end."""
+    script = [*JSON_PIECES.encode(OBJECT, bos=False), EOS]
+    engine = scripted(script, [*script, 9, 9] if k else None, depth=k, vocab_size=12, words=JSON_PIECES)
+    result = engine.generate([1], max_tokens=20, allowed=digit_grammar, ignore_eos=ignored)
+    assert (result.text, result.finish_reason) == (OBJECT, "stop")
+    assert result.token_ids == script
+    assert result.usage.completion_tokens == len(script)
+
+
 @pytest.mark.parametrize("bad", [64, -1])
 def test_61_an_id_outside_the_vocabulary_ends_the_proposal(bad):
     engine = scripted([5, 6, 7], [5, bad, 6], depth=3)
@@ -279,9 +345,10 @@ def test_68_drafts_never_pass_the_end_of_the_context(prompt, tokens):
     assert max(position for _, _, position in engine.parts.target.fed) < 16
 
 
+@pytest.mark.parametrize("guess", [None, [5]])
 @pytest.mark.parametrize("length", [32, 33, 320])
-def test_68_72_a_prompt_that_leaves_no_room_is_refused_with_both_numbers(length):
-    engine = scripted([5], max_len=32)
+def test_68_72_a_prompt_that_leaves_no_room_is_refused_with_both_numbers(length, guess):
+    engine = scripted([5], guess, max_len=32)
     with pytest.raises(CapacityError, match=rf"{length} tokens.*32"):
         engine.generate([1] * length)
     assert engine.generate([1], max_tokens=1).token_ids == [5]
@@ -305,6 +372,7 @@ def test_87_a_character_split_over_tokens_is_streamed_whole():
         events = list(engine.stream([1], max_tokens=9))
         assert "".join(event.text for event in events) == "好🎉é"
         assert not any("�" in event.text for event in events)
+        assert len(events) <= engine.parts.target.forwards
 
 
 @pytest.mark.parametrize(
@@ -320,9 +388,27 @@ def test_89_the_head_of_a_stop_string_is_held_back(stop, text, reason):
         assert events[-1].finish_reason == reason
 
 
-def test_42_bytes_of_a_token_are_its_own():
+@pytest.mark.parametrize("k", [0, 4])
+def test_42_bytes_of_a_token_are_its_own(k):
     words = Letters([bytes([b]) for b in range(256)])
-    assert [words.token_bytes(token) for token in "🎉".encode()] == [b"\xf0", b"\x9f", b"\x8e", b"\x89"]
+    script = list("🎉".encode())
+    engine = scripted(script, script if k else None, depth=k, vocab_size=256, eos_ids=(), words=words)
+    events = list(engine.stream([1], max_tokens=4, logprobs=2))
+    tokens = [token for event in events for token in event.tokens]
+    assert len(events) == (1 if k else 4)
+    assert [words.token_bytes(token.id) for token in tokens] == [b"\xf0", b"\x9f", b"\x8e", b"\x89"]
+    assert b"".join(words.token_bytes(token.id) for token in tokens).decode() == "🎉"
+    assert "".join(event.text for event in events) == "🎉"
+    for token in tokens:
+        assert [len(words.token_bytes(other)) for other, _ in token.logprobs.top] == [1, 1]
+
+
+@pytest.mark.parametrize("name", ["prompt_logprobs", "echo"])
+def test_43_scoring_of_prompts_is_not_offered_and_says_so(name):
+    engine = scripted([5, 6])
+    with pytest.raises(SpecError, match=name):
+        engine.generate([5, 6, 7], max_tokens=1, logprobs=1, **{name: 1})
+    assert engine.generate([1], max_tokens=2).token_ids == [5, 6]
 
 
 def test_99_no_drafts_is_null_not_nan():
@@ -331,6 +417,41 @@ def test_99_no_drafts_is_null_not_nan():
     assert (result.stats.drafted, result.stats.accepted, result.stats.acceptance) == (0, 0, None)
     assert result.stats.tau == 1.0
     assert json.loads(result_json(result))["stats"]["acceptance"] is None
+
+
+def test_99_a_lookup_that_never_matches():
+    result = toy_engine(scripted_law(range(20, 40), 1, 64), NgramDrafter()).generate([1], max_tokens=20)
+    assert (result.stats.drafted, result.stats.accepted, result.stats.acceptance) == (0, 0, None)
+    assert result.stats.tau == 1.0
+    assert json.loads(result_json(result))["stats"]["acceptance"] is None
+
+
+@pytest.mark.parametrize(
+    ("script", "prediction", "accepted"),
+    [([5, 6, 20, 8, 9], [5, 6, 7, 8, 9], 2), ([5, 6, 7, 8, 9], [5, 6, 7, 8, 9], 4), ([5, 6, 20, 8, 9], None, 0)],
+)
+def test_93_a_wrong_prediction_is_nobody_s_token(script, prediction, accepted):
+    """Of a perfect prediction the last token is the bonus, so that of five tokens four were verified drafts."""
+    engine = toy_engine(scripted_law(script, 1, 64), PredictionDrafter(), depth=8)
+    result = engine.generate([1], max_tokens=5, prediction=prediction)
+    assert result.token_ids == script
+    assert result.usage.completion_tokens == 5
+    assert (result.stats.accepted >= accepted) and (accepted or not result.stats.drafted)
+    assert (result.stats.drafted == result.stats.accepted) == (prediction in (script, None))
+
+
+@pytest.mark.parametrize(
+    ("params", "emitted"), [({"max_tokens": 3}, 3), ({"stop_token_ids": [11]}, 2), ({"stop": "kl"}, 2)]
+)
+def test_95_counters_are_taken_after_the_cut(params, emitted):
+    script = list(range(10, 20))
+    words = Letters([bytes([97 + i]) for i in range(26)])
+    engine = scripted(script, script, depth=8, vocab_size=26, words=words)
+    result = engine.generate([1], **{"max_tokens": 10, **params})
+    stats = result.stats
+    assert len(result.token_ids) == result.usage.completion_tokens == stats.emitted == emitted
+    assert stats.accepted == sum(stats.accepted_at) == sum(token.drafted for token in result.tokens)
+    assert stats.accepted <= min(stats.drafted, emitted)
 
 
 def test_132_an_empty_prompt_is_refused_and_the_engine_lives():
@@ -413,13 +534,43 @@ def test_103_accepted_and_emitted_are_two_numbers():
     assert stats.tau == 2.70
 
 
-def test_164_a_cacheless_reference_gives_the_same():
-    """Every forward from scratch, greedy, one token at a time."""
-    from forerun.testing.toy import table_law
-
-    law = table_law(16, seed=3)
-    tokens = [4, 5]
-    for _ in range(25):
+def by_hand(law, prompt, guess, k, count):
+    """Greedy speculation without a memory: every row from scratch. The answer, and what each round accepted."""
+    tokens, rounds = list(prompt), []
+    while (left := len(prompt) + count - len(tokens)) > 0:
+        accepted = 0
+        for token in guess[: min(k, left - 1)]:
+            if token != int(law(tokens).argmax()):
+                break
+            tokens.append(token)
+            accepted += 1
         tokens.append(int(law(tokens).argmax()))
-    engine = toy_engine(ToyTarget(law, 16), lambda seq: [3, 1, 4, 1], vocab_size=16, eos_ids=())
-    assert engine.generate([4, 5], max_tokens=25).token_ids == tokens[2:]
+        rounds.append(accepted)
+    return tokens[len(prompt) :], rounds
+
+
+@pytest.mark.parametrize("k", KS)
+@pytest.mark.parametrize("seed", range(4))
+def test_164_a_cacheless_reference_gives_the_same(k, seed):
+    law = table_law(6, seed)
+    guess = [3, 1, 4, 1, 5, 2, 0, 3]
+    drafter = ScriptedDrafter(always(guess))
+    engine = toy_engine(ToyTarget(law, 6), drafter, depth=k, vocab_size=6, eos_ids=())
+    expected, rounds = by_hand(law, [4, 5], guess, k, 40)
+    assert engine.generate([4, 5], max_tokens=40).token_ids == expected
+    assert [verdict.accepted[0] for verdict in drafter.verdicts] == rounds
+
+
+@pytest.mark.parametrize("k", KS)
+@pytest.mark.parametrize("params", [{}, {"stop": ["ca"]}, {"min_tokens": 9}, {"presence_penalty": 1.0}])
+def test_159_everything_a_caller_sees_is_what_plain_decoding_shows(k, params):
+    law, words = table_law(6, 1), Letters([bytes([97 + i]) for i in range(6)])
+    found = [
+        view(
+            toy_engine(law, drafter, depth=k, vocab_size=6, words=words).generate(
+                [4, 5], max_tokens=30, logprobs=2, **params
+            )
+        )
+        for drafter in (None, NoisyDrafter(law), NgramDrafter())
+    ]
+    assert found[1:] == found[:1] * 2

@@ -126,6 +126,20 @@ def test_kept_caches_give_way_and_room_is_bounded() -> None:
         target.score([Item(b, target.held(b), 39)])
 
 
+def test_sizes_that_the_model_has_not_are_refused_as_on_our_own_runtime() -> None:
+    for options, error, words in (
+        ({"max_len": 0}, SpecError, "allowed 1..256"),
+        ({"max_len": -3}, SpecError, "allowed 1..256"),
+        ({"max_len": 1000}, SpecError, "allowed 1..256"),
+        ({"kv_tokens": 0}, CapacityError, "cannot hold"),
+        ({"kv_tokens": 64, "max_len": 128}, CapacityError, "cannot hold one sequence of max_len 128"),
+        ({"vocab_size": 98}, SpecError, "allowed 1..97"),
+    ):
+        with pytest.raises(error, match=words):
+            HfTarget(hf_model("llama"), **options)
+    assert HfTarget(hf_model("llama"), kv_tokens=64).spec.max_len == 64
+
+
 def test_taps_are_hidden_states() -> None:
     target, each = HfTarget(hf_model("qwen2"), taps=(0, 2)), seq(text(9))
     target.begin(each)

@@ -82,6 +82,19 @@ def test_a_home_that_cannot_be_written(home, tmp_path, monkeypatch):
         pull.resolve("mini")
 
 
+def test_no_pip_is_said_so(home):
+    home.code, home.stderr = 1, "/usr/bin/python: No module named pip\n"
+    with pytest.raises(LoadError, match="ensurepip"):
+        pull.resolve("mini")
+
+
+def test_a_home_of_nobody_is_one_line(monkeypatch):
+    monkeypatch.setenv("FORERUN_HOME", "~nobody-of-that-name")
+    for ask in (pull.home, lambda: pull.resolve("~nobody-of-that-name/model")):
+        with pytest.raises(SpecError, match="home folder"):
+            ask()
+
+
 def test_homes(monkeypatch, tmp_path):
     monkeypatch.delenv("FORERUN_HOME", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))

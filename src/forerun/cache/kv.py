@@ -35,7 +35,7 @@ class KVMemory:
         size = (shape.layers, 2, shape.kv_heads, slots, shape.head_dim)
         try:
             self._all = torch.zeros(size, dtype=shape.dtype, device=device)
-        except RuntimeError as error:  # also CUDA's out of memory
+        except (RuntimeError, TypeError) as error:  # CUDA's out of memory is the first, a size past 64 bits the second
             raise CapacityError(
                 f"no memory for the keys and values of {slots} tokens ({slots * shape.token_bytes / 2**20:.0f} MiB on "
                 f"{device}): ask for fewer kv_tokens"

@@ -127,7 +127,8 @@ class BlockPool:
         keep = -(-length // self.block_size)
         gone = table.blocks[keep:]
         del table.blocks[keep:], table.records[length // self.block_size :]
-        table.in_one_piece = all(b == a + 1 for a, b in zip(table.blocks, table.blocks[1:], strict=False))
+        if gone and not table.in_one_piece:
+            table.in_one_piece = all(b == a + 1 for a, b in zip(table.blocks, table.blocks[1:], strict=False))
         for block in reversed(gone):  # ends go before beginnings: a beginning without its end is still of use
             self._disown(block)
 

@@ -8,7 +8,15 @@ from __future__ import annotations
 import argparse
 import sys
 
-from forerun.cli.common import add_engine, add_sampling, engine_from, params_from, stats_line, warn_if_lossy
+from forerun.cli.common import (
+    add_engine,
+    add_sampling,
+    engine_from,
+    params_from,
+    stats_line,
+    warn_if_lossy,
+    warn_if_unread,
+)
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -31,8 +39,9 @@ def run(args: argparse.Namespace) -> int:
     messages: list[dict[str, object]] = [{"role": "system", "content": args.system}] if args.system else []
     with engine_from(args) as engine:
         warn_if_lossy(engine)
+        warn_if_unread(args)
         if sys.stdin.isatty():
-            print("/new starts over, /bye or Ctrl-D ends", file=sys.stderr)
+            print("/new starts over, Ctrl-C interrupts an answer, /bye or Ctrl-D ends", file=sys.stderr)
         while (line := _read()) is not None:
             if line == "/bye":
                 break
@@ -47,6 +56,12 @@ def run(args: argparse.Namespace) -> int:
                 messages.pop()
                 print(f"{error} (/new starts over)", file=sys.stderr)
                 continue
+            except KeyboardInterrupt:
+                if not sys.stdin.isatty():
+                    raise
+                messages.pop()
+                print("\ninterrupted: this turn is forgotten", file=sys.stderr)
+                continue
             messages.append({"role": "assistant", "content": result.text})
             if args.stats:
                 print(f"{stats_line(result.stats)}; {result.stats.reused} prompt tokens reused", file=sys.stderr)
@@ -55,7 +70,12 @@ def run(args: argparse.Namespace) -> int:
 
 def _read() -> str | None:
     """One line from the user; None at the end."""
+    from forerun.core.errors import SpecError
+
     if sys.stdin.isatty():
         print("> ", end="", file=sys.stderr, flush=True)
-    line = sys.stdin.readline()
+    try:
+        line = sys.stdin.readline()
+    except UnicodeDecodeError as error:
+        raise SpecError(f"standard input is not UTF-8 text: {error.reason} at byte {error.start}") from None
     return line.strip() if line else None

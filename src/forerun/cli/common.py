@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from forerun.core.seq import SeqStats
     from forerun.engine.engine import Engine
-    from forerun.engine.results import Result
+    from forerun.engine.results import Choice, Result
 
 ENGINE = ("runtime", "dtype", "device", "verify", "threads", "max_len", "kv_tokens")
 SAMPLING = (
@@ -105,6 +105,15 @@ def warn_if_lossy(engine: Engine) -> None:
         )
 
 
+def warn_if_unread(args: argparse.Namespace) -> None:
+    """Say it where a prediction was given to a drafter that reads none."""
+    from forerun.core.options import Spec
+
+    spec = Spec.parse(args.drafter)
+    if args.prediction is not None and "prediction" not in (spec.name, *str(spec.values.get("of", "")).split("+")):
+        print(f"warning: --prediction is of no use to -d {args.drafter}: only `prediction` reads it", file=sys.stderr)
+
+
 def stats_json(stats: SeqStats) -> dict[str, object]:
     """Statistics of one answer for machines; rates are null where nothing was drafted."""
     return {
@@ -137,28 +146,30 @@ def result_json(result: Result) -> str:
             },
             "stats": stats_json(result.stats),
             **({"choices": [_choice(choice) for choice in result.choices]} if len(result.choices) > 1 else {}),
-            **({"logprobs": _logprobs(result)} if result.tokens and result.tokens[0].logprobs else {}),
+            **_logprobs(result),
         },
         ensure_ascii=False,
         allow_nan=False,
     )
 
 
-def _choice(choice: Any) -> dict[str, object]:
+def _choice(choice: Choice) -> dict[str, object]:
     return {
         "index": choice.index,
         "text": choice.text,
         "token_ids": choice.token_ids,
         "finish_reason": choice.finish_reason,
+        **_logprobs(choice),
     }
 
 
-def _logprobs(result: Result) -> list[dict[str, object]]:
-    return [
+def _logprobs(answer: Result | Choice) -> dict[str, object]:
+    entries = [
         {"id": token.id, "logprob": token.logprobs.token, "top": [list(pair) for pair in token.logprobs.top]}
-        for token in result.tokens
+        for token in answer.tokens
         if token.logprobs
     ]
+    return {"logprobs": entries} if entries else {}
 
 
 def stats_line(stats: SeqStats) -> str:

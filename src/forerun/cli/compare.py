@@ -29,8 +29,9 @@ class Outcome:
         return all([c.token_ids for c in a.choices] == [c.token_ids for c in b.choices] for a, b in pairs)
 
     def speedups(self) -> list[float]:
-        """Plain time over speculative time of each prompt, prompt reading left out."""
-        return [decode_ms(a) / decode_ms(b) for a, b in zip(self.plain, self.drafted, strict=True) if len(a.tokens) > 1]
+        """Plain time over speculative time after the first step of each prompt, where both took more than that."""
+        times = [(decode_ms(a), decode_ms(b)) for a, b in zip(self.plain, self.drafted, strict=True)]
+        return [plain / drafted for plain, drafted in times if plain and drafted]
 
     def summary(self) -> dict[str, object]:
         """The figures as one object."""
@@ -73,7 +74,7 @@ def compare(engine: Engine, prompts: Sequence[Sequence[int]], params: Mapping[st
 
 
 def decode_ms(result: Result) -> float:
-    """Milliseconds per token after the first step of an answer."""
+    """Milliseconds per token after the first step of an answer; 0 if that was all."""
     return result.stats.decode_ms_per_token or 0.0
 
 

@@ -27,9 +27,13 @@ def run(args: argparse.Namespace) -> int:
     """Stream one answer, compare both ways prompt by prompt, print a table and one JSON line."""
     from forerun.cli.compare import compare, table
     from forerun.cli.show import stream
+    from forerun.core.errors import SpecError
     from forerun.workloads.suites import suite
 
-    prompts = suite("edit")[: args.prompts]
+    known = suite("edit")
+    if not 1 <= args.prompts <= len(known):
+        raise SpecError(f"--prompts must be from 1 to {len(known)}, got {args.prompts}")
+    prompts = known[: args.prompts]
     with engine_from(args, reuse=False) as engine:
         warn_if_lossy(engine)
         first = engine.chat(prompts[0].text)

@@ -3,7 +3,8 @@
 examples:
   forerun generate -m smollm2 -d ngram "Why is the sky blue?"
   forerun generate -d ngram:depth=12 --temperature 0.8 --seed 7 --json "Tell me a story."
-  cat prompt.txt | forerun generate --raw -"""
+  forerun generate --system "Answer in one word." "The capital of France?"
+  cat prompt.txt | forerun generate --raw"""
 
 from __future__ import annotations
 
@@ -19,12 +20,14 @@ from forerun.cli.common import (
     result_json,
     stats_line,
     warn_if_lossy,
+    warn_if_unread,
 )
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     """The command's options."""
-    parser.add_argument("prompt", help="the user's text; - reads standard input")
+    parser.add_argument("prompt", nargs="?", help="the user's text; - or nothing reads standard input")
+    parser.add_argument("--system", help="instructions that stand before the user's text")
     parser.add_argument("--raw", action="store_true", help="continue the text itself, without the chat template")
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of the text")
     parser.add_argument("--stats", action="store_true", help="print what speculation did, on stderr")
@@ -41,15 +44,24 @@ def run(args: argparse.Namespace) -> int:
     """Stream the answer, or print it as JSON."""
     from forerun.core.errors import SpecError
 
-    text = read_text("-") if args.prompt == "-" else args.prompt
+    if args.prompt is None and sys.stdin.isatty():
+        raise SpecError("there is no prompt: give it as an argument, or on standard input")
+    text = read_text("-") if args.prompt in ("-", None) else args.prompt
     if not text and not args.raw:
         raise SpecError("the prompt is empty: give the model something to answer")
     if args.n not in (None, 1) and not args.json:
         raise SpecError("several answers (--n) are printed with --json only")
+    if args.logprobs is not None and not args.json:
+        raise SpecError("log-probabilities (--logprobs) are printed with --json only")
+    if args.system and args.raw:
+        raise SpecError("--system speaks through the chat template, which --raw leaves out: put it into the text")
     params = params_from(args) | ({"n": args.n} if args.n is not None else {})
     with engine_from(args) as engine:
         warn_if_lossy(engine)
-        prompt = text if args.raw or not engine.has_template else engine.chat(text)
+        warn_if_unread(args)
+        plain = args.raw or not (args.system or engine.has_template)
+        system = [{"role": "system", "content": args.system}] if args.system else []
+        prompt = text if plain else engine.chat([*system, {"role": "user", "content": text}])
         if args.json:
             result = engine.generate(prompt, **params)
             print(result_json(result))

@@ -6,9 +6,11 @@ Each command is a file with `add` (its options) and `run`; heavy imports happen 
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from difflib import get_close_matches
 from typing import NoReturn
 
@@ -80,8 +82,16 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _guarded(args: argparse.Namespace) -> int:
     from forerun.core.errors import ForerunError
 
+    if sys.stdout is None:  # closed by whoever started us
+        print("Error: there is no standard output to write to", file=sys.stderr)
+        return 1
+    sys.stdin = sys.stdin or io.StringIO()
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # an answer may hold what the terminal's encoding does not
     try:
-        return int(COMMANDS[args.command].run(args) or 0)
+        status = int(COMMANDS[args.command].run(args) or 0)
+        sys.stdout.flush()
+        return status
     except ForerunError as error:
         if args.debug:
             raise
@@ -91,13 +101,20 @@ def _guarded(args: argparse.Namespace) -> int:
         print("interrupted", file=sys.stderr)
         return 130
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
         return 1
     except OSError as error:
         if args.debug:
             raise
+        _drop_output()
         print(f"Error: {error.strerror or error}{f': {error.filename}' if error.filename else ''}", file=sys.stderr)
         return 1
+
+
+def _drop_output() -> None:
+    """What could not be written would be tried again, with a traceback, when Python ends."""
+    with suppress(OSError, io.UnsupportedOperation):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 if __name__ == "__main__":

@@ -35,12 +35,12 @@ class Spec:
             raise SpecError(f"a drafter is named as name[:key=value,…], got {text!r}")
         values: dict[str, object] = {}
         for pair in filter(None, rest.split(",")):
-            key, equals, value = pair.partition("=")
+            key, equals, value = (part.strip() for part in pair.partition("="))
             if not equals or not key:
                 raise SpecError(f"{name}: options are key=value, got {pair!r}")
             if key in values:
                 raise SpecError(f"{name}: {key} is given twice")
-            values[key.strip()] = value.strip()
+            values[key] = value
         return Spec(name.strip(), values)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -60,7 +60,8 @@ class SamplingParams:
     max_tokens: int | None = None
     """At most this many tokens; None is up to the context's end."""
     ignore_eos: bool = False
-    """Treat the model's end-of-text tokens as ordinary (for benchmarks)."""
+    """Treat the model's end-of-text tokens as ordinary (for benchmarks). Not under a grammar: where `allowed` lets one
+    through, the answer is whole and ends."""
     logprobs: int | None = None
     """Log-probabilities of the model's own distribution with this many alternatives each; None is off."""
     prediction: tuple[int, ...] | str = ()
@@ -68,9 +69,14 @@ class SamplingParams:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "stop", _stops(self.stop))
-        object.__setattr__(self, "stop_token_ids", frozenset(self.stop_token_ids))
+        object.__setattr__(self, "stop_token_ids", frozenset(_token_ids("stop_token_ids", self.stop_token_ids)))
         if not isinstance(self.prediction, str):
-            object.__setattr__(self, "prediction", tuple(self.prediction))
+            object.__setattr__(self, "prediction", _token_ids("prediction", self.prediction))
+        object.__setattr__(self, "logit_bias", {} if self.logit_bias is None else self.logit_bias)
+        if not isinstance(self.ignore_eos, bool):
+            raise SpecError(f"ignore_eos must be true or false, got {self.ignore_eos!r}")
+        if self.allowed is not None and not callable(self.allowed):
+            raise SpecError(f"allowed must be a function of the output's token ids, got {self.allowed!r}")
         _number(self, "temperature", 0.0, 100.0)
         _number(self, "top_p", 0.0, 1.0, above=True)
         _number(self, "min_p", 0.0, 1.0)
@@ -86,11 +92,6 @@ class SamplingParams:
             _whole(self, "max_tokens", 1, None)
         if self.logprobs is not None:
             _whole(self, "logprobs", 0, MAX_LOGPROBS)
-        for name in ("stop_token_ids", "prediction"):
-            ids = getattr(self, name)
-            for token in () if isinstance(ids, str) else ids:
-                if not _is_int(token) or token < 0:
-                    raise SpecError(f"{name} takes token ids (whole numbers from 0), got {token!r}")
         _bias(self.logit_bias)
         if self.max_tokens is not None and self.min_tokens > self.max_tokens:
             raise SpecError(f"min_tokens ({self.min_tokens}) exceeds max_tokens ({self.max_tokens})")
@@ -110,6 +111,19 @@ class SamplingParams:
             or self.presence_penalty
             or self.frequency_penalty
         )
+
+
+def legal(answer: Tensor | Iterable[int] | None) -> Tensor | list[int] | None:
+    """A grammar's answer in one of three forms: a bool mask [V], a list of ids, or None for no limit.
+
+    Truth values in a list or a numpy array are a mask too: read as ids they would allow tokens 0 and 1.
+    """
+    if answer is None or (isinstance(answer, Tensor) and answer.dtype == torch.bool):
+        return answer
+    values = list(answer.tolist() if hasattr(answer, "tolist") else answer)
+    if values and isinstance(values[0], bool):
+        return torch.tensor(values, dtype=torch.bool)
+    return [int(token) for token in values]
 
 
 def permits(answer: Tensor | Sequence[int] | None, token: int) -> bool:
@@ -139,8 +153,19 @@ def _whole(params: SamplingParams, name: str, low: int, high: int | None) -> Non
         raise SpecError(f"{name} must be a whole number {limit}, got {value!r}")
 
 
+def _token_ids(name: str, ids: object) -> tuple[int, ...]:
+    """The ids as a tuple; None is none."""
+    if ids is not None and not isinstance(ids, Iterable):
+        raise SpecError(f"{name} takes a list of token ids, got {ids!r}")
+    found = () if ids is None else tuple(ids)
+    for token in found:
+        if not _is_int(token) or token < 0:
+            raise SpecError(f"{name} takes token ids (whole numbers from 0), got {token!r}")
+    return found
+
+
 def _stops(stop: object) -> tuple[str, ...]:
-    stops = (stop,) if isinstance(stop, str) else stop
+    stops = (stop,) if isinstance(stop, str) else () if stop is None else stop
     if not isinstance(stops, tuple | list) or not all(isinstance(text, str) for text in stops):
         raise SpecError(f"stop takes a text or a list of texts, got {stop!r}")
     if "" in stops:

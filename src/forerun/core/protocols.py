@@ -43,6 +43,10 @@ class Target(Protocol):
     @property
     def spec(self) -> ModelSpec: ...
 
+    def tap(self, layers: tuple[int, ...]) -> None:
+        """Bring the hidden states of these layers with every forward; SpecError for layers that cannot be had."""
+        ...
+
     def begin(self, seq: Seq) -> int:
         """Open a sequence; returns how many of its leading tokens are held already, shared with earlier ones."""
         ...

@@ -24,6 +24,11 @@ from forerun.core.work import Item
 
 NEVER = float("-inf")
 FIRST_LOOK = 64  # candidates that a nucleus is first sought among; widened until it fits
+WIDEST_LOOK = 4096  # where this many do not suffice, sorting everything at once costs less than a wider look
+
+
+class DeadEnd(SpecError):
+    """No token may follow a path: every one is masked. On a path that is only guessed, nothing to worry about."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,17 +128,15 @@ class Rows:
 
 
 def edit(row: Tensor, seq: Seq, path: Sequence[int]) -> Tensor:
-    """`row` [V] edited in place for the token after `path`, drafted tokens that follow the sequence's own."""
+    """`row` [V], which is used up, edited for the token after `path`, drafted tokens that follow the sequence's own."""
     params = seq.params
     if params.repetition_penalty != 1.0:
-        seen = _ids(seq.prompt_set.union(seq.output_counts, path), row)
-        values = row[seen]
-        row[seen] = torch.where(values > 0, values / params.repetition_penalty, values * params.repetition_penalty)
+        seen, _ = seq.history(row).after(path)
+        penalised = torch.where(row > 0, row / params.repetition_penalty, row * params.repetition_penalty)
+        row = torch.where(seen, penalised, row)
     if params.presence_penalty or params.frequency_penalty:
-        counts = seq.output_counts.copy()
-        counts.update(path)
-        times = torch.tensor(list(counts.values()), dtype=row.dtype, device=row.device)
-        row[_ids(counts, row)] -= params.presence_penalty + params.frequency_penalty * times
+        _, counts = seq.history(row).after(path)
+        row -= params.presence_penalty * (counts > 0) + params.frequency_penalty * counts
     if params.logit_bias:
         values = torch.tensor(list(params.logit_bias.values()), dtype=row.dtype, device=row.device)
         row[_ids(params.logit_bias, row)] += values
@@ -143,13 +146,14 @@ def edit(row: Tensor, seq: Seq, path: Sequence[int]) -> Tensor:
     if params.allowed is not None and not seq.stop_ids.intersection(path):
         row = row.masked_fill(~_allowed(row, seq, path), NEVER)
     if not row.max() > NEVER:
-        raise SpecError("no token is left to draw: allowed, logit_bias and min_tokens exclude each other")
+        seq.error = DeadEnd("no token is left to draw: allowed, logit_bias and min_tokens exclude each other")
+        raise seq.error
     return row
 
 
 def shape(row: Tensor, params: SamplingParams) -> Support:
     """The distribution that `params` makes of edited logits [V], temperature > 0."""
-    scaled = (row - row.max()) / params.temperature
+    scaled = (row - row.max()) / max(params.temperature, torch.finfo(row.dtype).tiny)  # less is 0 in this dtype
     if params.top_k and params.top_k < row.shape[0]:
         values, ids = scaled.topk(params.top_k)
         probs = torch.softmax(values, -1)
@@ -179,7 +183,7 @@ def _nucleus(scaled: Tensor, top_p: float) -> tuple[Tensor, Tensor]:
         probs = torch.exp(values - total)
         if look >= scaled.shape[0] or float(probs.sum()) > top_p + 1e-6:
             return probs[: _reach(probs, top_p)], ids
-        look *= 8
+        look = look * 8 if look < WIDEST_LOOK else scaled.shape[0]
 
 
 def _reach(probs: Tensor, top_p: float) -> int:
@@ -190,16 +194,17 @@ def _reach(probs: Tensor, top_p: float) -> int:
 
 def _allowed(row: Tensor, seq: Seq, path: Sequence[int]) -> Tensor:
     """The grammar's answer as a bool mask [V]."""
-    assert seq.params.allowed is not None
-    answer = seq.params.allowed([*seq.token_ids, *path])
+    answer = seq.ask(path)
     if answer is None:
         return torch.ones_like(row, dtype=torch.bool)
-    if isinstance(answer, Tensor) and answer.dtype == torch.bool:
+    if isinstance(answer, Tensor):
         if answer.shape[0] < row.shape[0]:
-            raise SpecError(f"allowed returned a mask of {answer.shape[0]} tokens, the vocabulary has {row.shape[0]}")
+            size = row.shape[0]
+            seq.error = SpecError(f"allowed returned a mask of {answer.shape[0]} tokens, the vocabulary has {size}")
+            raise seq.error
         return answer[: row.shape[0]].to(row.device)
     mask = torch.zeros_like(row, dtype=torch.bool)
-    mask[_ids([int(token) for token in answer], row)] = True
+    mask[_ids(answer, row)] = True
     return mask
 
 

@@ -6,15 +6,17 @@ stops an answer, what is counted or what is returned.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
-from forerun.core.noise import child_seed, fresh_seed
-from forerun.core.params import SamplingParams
+from torch import Tensor
 
-FinishReason = Literal["stop", "length", "cancelled"]
+from forerun.core.history import History
+from forerun.core.noise import child_seed, fresh_seed
+from forerun.core.params import SamplingParams, legal
+
+FinishReason = Literal["stop", "length", "cancelled", "error"]
 
 
 class Ear(Protocol):
@@ -137,13 +139,14 @@ class Seq:
         self.prompt_len = len(self.tokens)
         seed = fresh_seed() if params.seed is None else params.seed
         self.seed = child_seed(seed, index)
-        self.stop_ids = params.stop_token_ids if params.ignore_eos else eos_ids | params.stop_token_ids
+        endless = params.ignore_eos and params.allowed is None  # a grammar says itself when the answer is whole
+        self.stop_ids = params.stop_token_ids if endless else eos_ids | params.stop_token_ids
         self.finish_reason: FinishReason | None = None
+        self.error: Exception | None = None
         self.output: list[Token] = []
         self.stats = SeqStats()
         self._ear = ear
-        self.output_counts: Counter[int] = Counter()
-        self._prompt_set: frozenset[int] | None = None
+        self._histories: dict[object, History] = {}
 
     def __repr__(self) -> str:
         state = self.finish_reason or "running"
@@ -178,12 +181,23 @@ class Seq:
         """The answer so far."""
         return self.tokens[self.prompt_len :]
 
-    @property
-    def prompt_set(self) -> frozenset[int]:
-        """Distinct tokens of the prompt."""
-        if self._prompt_set is None:
-            self._prompt_set = frozenset(self.tokens[: self.prompt_len])
-        return self._prompt_set
+    def history(self, like: Tensor) -> History:
+        """What was said so far, for rows of this size, kind and place."""
+        kind = (like.shape[0], like.dtype, like.device)
+        if kind not in self._histories:
+            self._histories[kind] = History(self.tokens, self.prompt_len, like)
+        return self._histories[kind]
+
+    def ask(self, path: Sequence[int]) -> Tensor | list[int] | None:
+        """What the grammar's hook allows after `path`, drafted tokens that follow the answer's own: a bool mask, ids or
+        None. What it raises is noted as this answer's own fault."""
+        if self.params.allowed is None:
+            return None
+        try:
+            return legal(self.params.allowed([*self.token_ids, *path]))
+        except Exception as error:
+            self.error = error
+            raise
 
     def extend(self, tokens: Iterable[Token]) -> int:
         """Append tokens one by one until one of them ends the answer; returns how many were taken."""
@@ -198,7 +212,6 @@ class Seq:
     def _append(self, token: Token) -> None:
         self.tokens.append(token.id)
         self.output.append(token)
-        self.output_counts[token.id] += 1
         if token.id in self.stop_ids or (self._ear is not None and self._ear.hear(token.id)):
             self.finish_reason = "stop"
         elif self.remaining <= 0:

@@ -17,7 +17,7 @@ from torch import Tensor
 from forerun.core.draft import Law, Tree
 from forerun.core.noise import Noise, draft_slot
 from forerun.core.plan import Plan
-from forerun.core.rows import Rows
+from forerun.core.rows import DeadEnd, Rows
 from forerun.core.seq import Seq
 from forerun.core.work import Item
 
@@ -64,10 +64,15 @@ class Growth:
         first = len(self._tokens)
         left = -(-(self._limit - first + 1) // self._levels)  # a level's share of the nodes still to be drawn
         for node in self.frontier:
-            if self.law == "chosen":
-                self._choose(rows, i, node)
-            elif left > 0:
-                left -= self._draw(rows, i, node, min(self._width, left), noise)
+            try:
+                if self.law == "chosen":
+                    self._choose(rows, i, node)
+                elif left > 0:
+                    left -= self._draw(rows, i, node, min(self._width, left), noise)
+            except (
+                DeadEnd
+            ):  # the grammar has nothing to say after this guess: no fault of an answer that does not go there
+                self.seq.error = None
         self._levels -= 1
         self.frontier = self._worth_feeding(range(first, len(self._tokens))) if self._levels else []
 

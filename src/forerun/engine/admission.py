@@ -18,6 +18,8 @@ def admit(
 ) -> tuple[list[int], SamplingParams]:
     """Token ids of the prompt, and the parameters with their texts made ids; raises SpecError or CapacityError."""
     spec = parts.target.spec
+    if not isinstance(prompt, Sequence) or isinstance(prompt, bytes | bytearray):
+        raise SpecError(f"a prompt is a text or a list of token ids, got {prompt!r}")
     ids = _encode(prompt, words, bos=True, what="prompt") if isinstance(prompt, str) else list(prompt)
     if not ids:
         raise SpecError("the prompt is empty and this model has no beginning-of-text token to start from")

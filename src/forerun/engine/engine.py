@@ -8,20 +8,21 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from time import perf_counter
 from types import TracebackType
+from typing import NoReturn
 
 from forerun.core.clock import NO_CLOCK, Clock
 from forerun.core.errors import SpecError, unknown
 from forerun.core.params import SamplingParams
 from forerun.core.protocols import Controller
-from forerun.core.seq import Seq, Token
+from forerun.core.seq import Seq
 from forerun.core.text import Listener, Words
 from forerun.engine.admission import Prompt, admit
 from forerun.engine.results import Choice, Event, Result, Usage
-from forerun.engine.scheduler import Scheduler
+from forerun.engine.scheduler import Round, Scheduler
 from forerun.engine.step import Parts, decode_step
 
 Messages = str | Sequence[Mapping[str, object]]
@@ -45,6 +46,8 @@ class Engine:
         max_batch: int = 64,
         clock: Clock = NO_CLOCK,
     ) -> None:
+        if parts.drafter.taps:
+            parts.target.tap(parts.drafter.taps)
         self.parts = parts
         self.controller = controller
         self.words = words
@@ -53,8 +56,7 @@ class Engine:
         self._scheduler = Scheduler(parts.target, parts.drafter, chunk, max_batch)
         self._ids = itertools.count()
         self._open: dict[int, list[Seq]] = {}
-        self._ears: dict[Seq, Listener] = {}
-        self._texts: dict[Seq, list[str]] = {}
+        self._voices: dict[Seq, _Voice] = {}
         self._news: dict[int, deque[Event]] = {}
 
     def __enter__(self) -> Engine:
@@ -104,72 +106,102 @@ class Engine:
         max_len = self.parts.target.spec.max_len
         seq = Seq(request, ids, params, max_len, self._eos_ids, index, ear)
         seq.stats.added_s = perf_counter()
-        self._texts[seq] = []
-        if ear:
-            self._ears[seq] = ear
+        self._voices[seq] = _Voice(ear)
         return seq
 
     def step(self) -> list[Event]:
-        """One forward over everything that runs; returns what came of it."""
-        round = self._scheduler.round(self.controller.plan)
-        if not round:
-            return []
+        """One forward over everything that runs; returns what came of it.
+
+        A request whose own hook or limits fail ends with the reason "error", which `collect` raises, and the others go
+        on. After anything else that is raised here every request is as it was before the step, or a step further.
+        """
+        try:
+            round = self._scheduler.round(self.controller.plan)
+            if not round:
+                return []
+            self._run(round)
+        except BaseException as error:
+            seqs = tuple(self._scheduler.running)
+            self._scheduler.rewind()
+            for seq in seqs:
+                seq.finish_reason = "error" if seq.error else seq.finish_reason
+            events = self._tell(seqs)
+            if not isinstance(error, Exception) or not any(seq.error for seq in seqs):
+                raise
+            return events
+        return self._tell(round.seqs)
+
+    def _run(self, round: Round) -> None:
         now = perf_counter()
         for seq in (*round.seqs, *(item.seq for item in round.chunks)):
             seq.stats.started_s = seq.stats.started_s or now
-        before = [len(seq.output) for seq in round.seqs]
         trace = decode_step(round.seqs, round.plan, self.parts, round.chunks, clock=self._clock)
         if round.seqs:
             self.controller.observe(trace)
-        events = [self._event(seq, seq.output[start:]) for seq, start in zip(round.seqs, before, strict=True)]
+
+    def _tell(self, seqs: Iterable[Seq]) -> list[Event]:
+        """The news of sequences that have grown or ended; those that ended give their memory back."""
+        events = [self._event(seq) for seq in seqs if seq.finished or len(seq.output) > self._voices[seq].told]
         for event in events:
             if event.request_id in self._news:
                 self._news[event.request_id].append(event)
         return events
 
-    def _event(self, seq: Seq, tokens: Sequence[Token]) -> Event:
-        ear = self._ears.get(seq)
-        text = "" if ear is None else ear.take()
-        now = perf_counter()
-        if not seq.stats.first_s:
+    def _event(self, seq: Seq) -> Event:
+        voice, now = self._voices[seq], perf_counter()
+        tokens = seq.output[voice.told :]
+        text = voice.ear.take() if voice.ear else ""
+        if tokens and not seq.stats.first_s:
             seq.stats.first_s, seq.stats.first_tokens = now, len(tokens)
         if seq.finished:
             seq.stats.ended_s = now
-            text += "" if ear is None else ear.finish()
+            text += voice.ear.finish() if voice.ear else ""
             self._scheduler.remove(seq)
-        self._texts[seq].append(text)
+        voice.told = len(seq.output)
+        voice.texts.append(text)
         return Event(seq.id, seq.index, text, tuple(tokens), seq.finish_reason)
 
     def cancel(self, request: int) -> Result:
         """Stop a request wherever it is and return what it has; its memory is free at once."""
-        for seq in self._open.get(request, []):
+        for seq in self._seqs(request):
             if not seq.finished:
                 seq.finish_reason = "cancelled"
-                seq.stats.ended_s = perf_counter()
-                self._scheduler.remove(seq)
-        return self.collect(request)
+                self._tell([seq])
+        return self._forget(request)
 
     def collect(self, request: int) -> Result:
-        """The result of a finished request, which the engine then forgets; SpecError if it is not known or not done."""
-        seqs = self._open.get(request)
-        if seqs is None:
-            raise SpecError(f"request {request} is not known: it was collected, cancelled or never added")
+        """The result of a finished request, which the engine then forgets; SpecError if it is not known or not done.
+
+        Raises what the request's own hook raised, if that ended it.
+        """
+        seqs = self._seqs(request)
         if not all(seq.finished for seq in seqs):
             raise SpecError(f"request {request} is still running: step until it has finished, or cancel it")
-        del self._open[request]
+        result = self._forget(request)
+        for seq in seqs:
+            if seq.error:
+                raise seq.error
+        return result
+
+    def finished(self, request: int) -> bool:
+        """Whether all answers of an open request have ended."""
+        return all(seq.finished for seq in self._seqs(request))
+
+    def _seqs(self, request: int) -> list[Seq]:
+        if request not in self._open:
+            raise SpecError(f"request {request} is not known: it was collected, cancelled or never added")
+        return self._open[request]
+
+    def _forget(self, request: int) -> Result:
+        seqs = self._open.pop(request)
         choices = tuple(self._choice(seq) for seq in seqs)
         usage = Usage(seqs[0].prompt_len, sum(len(choice.tokens) for choice in choices))
         return Result(request, choices, usage)
 
     def _choice(self, seq: Seq) -> Choice:
         assert seq.finish_reason is not None
-        self._ears.pop(seq, None)
-        text = "".join(self._texts.pop(seq))
+        text = "".join(self._voices.pop(seq).texts)
         return Choice(seq.index, text, tuple(seq.output), seq.finish_reason, seq.stats)
-
-    def finished(self, request: int) -> bool:
-        """Whether all answers of an open request have ended."""
-        return all(seq.finished for seq in self._open[request])
 
     def stream(self, prompt: Prompt, params: SamplingParams | None = None, **changes: object) -> Iterator[Event]:
         """Events of one request as they come; it starts with the first and is cancelled if the loop is left early.
@@ -184,14 +216,21 @@ class Engine:
         request = self.add(ids, params)
         news = self._news[request] = deque()
         try:
-            while news or not self.finished(request):
-                if news:
-                    yield news.popleft()
-                else:
+            while news or (request in self._open and not self.finished(request)):
+                if not news:
                     self.step()
+                    continue
+                if news[0].finish_reason == "error":
+                    self._raise(request)
+                yield news.popleft()
         finally:
             del self._news[request]
-            self.cancel(request)
+            if request in self._open:  # it may have been cancelled in between
+                self.cancel(request)
+
+    def _raise(self, request: int) -> NoReturn:
+        """Raise what ended one of the request's answers."""
+        raise next(seq.error for seq in self._seqs(request) if seq.error)
 
     def generate(self, prompt: Prompt, params: SamplingParams | None = None, **changes: object) -> Result:
         """Answer one prompt, a text or token ids; raises as `add` does."""
@@ -205,17 +244,29 @@ class Engine:
         try:
             requests.extend(self.add(prompt, params, **changes) for prompt in prompts)
             while not all(self.finished(request) for request in requests):
-                self.step()
+                for event in self.step():
+                    if event.finish_reason == "error" and event.request_id in requests:
+                        self._raise(event.request_id)
+            return [self.collect(request) for request in requests]
         except BaseException:
             for request in requests:
-                self.cancel(request)
+                if request in self._open:
+                    self.cancel(request)
             raise
-        return [self.collect(request) for request in requests]
 
     def close(self) -> None:
         """Cancel everything that is open."""
         for request in list(self._open):
             self.cancel(request)
+
+
+@dataclass(slots=True)
+class _Voice:
+    """What was told of an answer: its decoder, its text so far and how many of its tokens."""
+
+    ear: Listener | None
+    texts: list[str] = field(default_factory=list)
+    told: int = 0
 
 
 def with_changes(params: SamplingParams, changes: Mapping[str, object]) -> SamplingParams:

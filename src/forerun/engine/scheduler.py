@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from forerun.core.errors import CapacityError
+from forerun.core.errors import CapacityError, SpecError
 from forerun.core.plan import Load, Plan
 from forerun.core.protocols import Drafter, Target
 from forerun.core.seq import Seq
@@ -36,6 +36,9 @@ class Scheduler:
     """The queue and the running batch. `chunk` is the most prompt tokens of a step, `max_batch` the most sequences."""
 
     def __init__(self, target: Target, drafter: Drafter, chunk: int, max_batch: int) -> None:
+        for name, value in (("chunk", chunk), ("max_batch", max_batch)):
+            if value < 1:
+                raise SpecError(f"{name} must be a whole number from 1 up, got {value}: nothing would ever run")
         self._target = target
         self._drafter = drafter
         self._chunk = chunk
@@ -55,6 +58,16 @@ class Scheduler:
         elif seq in self.waiting:
             self.waiting.remove(seq)
 
+    def rewind(self) -> None:
+        """After a step that broke off: everything that runs goes back to the head of the queue, in its order.
+
+        Target and drafters may have got to different points of the step; beginning again brings them together.
+        """
+        while self.running:
+            seq = self.running.pop()
+            self.waiting.appendleft(seq)
+            self._close(seq)
+
     def round(self, plan_for: Callable[[Load], Plan]) -> Round:
         """The next step's work, its memory reserved; empty if there is nothing to do."""
         self._admit()
@@ -64,6 +77,8 @@ class Scheduler:
             for attempt in (plan, Plan.none()) if plan else (plan,):
                 if self._reserve(decoding, chunks, attempt):
                     return Round(tuple(decoding), tuple(chunks), attempt)
+                for seq in decoding:  # or what some got for their drafts would be missing for others' plain steps
+                    self._target.truncate(seq, self._target.held(seq))
             self._preempt()
         return Round((), (), Plan.none())
 
@@ -76,17 +91,30 @@ class Scheduler:
                 self.waiting.rotate(-1)
                 continue
             # Room for the whole prompt and some growth, or wait: half a prompt in memory is of no use to anybody.
-            reused = self._target.begin(seq)
+            reused = self._begin(seq)
             if self.running and not self._target.reserve(seq, len(seq) - reused + HEADROOM):
                 self._target.release(seq)
                 return
-            self.waiting.popleft()
+            self.running.append(self.waiting.popleft())
             self._drafter.begin(seq)
-            seq.stats.reused += reused
-            self.running.append(seq)
+            if not seq.output:
+                seq.stats.reused = reused
+
+    def _begin(self, seq: Seq) -> int:
+        """Open a sequence in the target; returns how many of its tokens need not be read.
+
+        A drafter with taps needs all of them read: of tokens that are shared it would see no hidden states.
+        """
+        reused = self._target.begin(seq)
+        if reused and self._drafter.taps:
+            self._target.truncate(seq, 0)
+            return 0
+        return reused
 
     def _would_repeat(self, seq: Seq) -> bool:
         """Whether a sibling is reading the same prompt right now, which can be shared once it is read."""
+        if self._drafter.taps:
+            return False
         return any(other.id == seq.id and self._target.held(other) < other.prompt_len - 1 for other in self.running)
 
     def _split(self) -> tuple[list[Seq], list[Item]]:
@@ -106,7 +134,8 @@ class Scheduler:
         return Load(
             running=len(decoding),
             waiting=len(self.waiting),
-            prefilling=sum(len(item.certain) for item in chunks),
+            prefilling=sum(len(seq) - 1 - self._target.held(seq) for seq in decoding)
+            + sum(item.stop - item.start for item in chunks),
             context=max(len(seq) for seq in self.running),
         )
 
@@ -120,9 +149,10 @@ class Scheduler:
         """Put the youngest sequence back at the head of the queue."""
         if len(self.running) == 1:
             seq = self.running[0]
-            raise CapacityError(
+            seq.error = CapacityError(
                 f"memory is too small for one sequence of {len(seq)} tokens; give the engine more (kv_tokens)"
             )
+            raise seq.error
         seq = self.running.pop()
         self._close(seq)
         seq.stats.preempted += 1

@@ -1,6 +1,9 @@
 """What of a draft is worth scoring."""
 
+from torch import Tensor
+
 from forerun.core.draft import Tree
+from forerun.core.errors import BrokenInvariant
 from forerun.core.params import permits
 from forerun.core.seq import Seq
 
@@ -9,27 +12,31 @@ def sound(tree: Tree, seq: Seq, vocab_size: int) -> Tree:
     """The draft without what cannot be used: ids that do not exist, and whatever follows a token that ends the answer.
 
     Nodes that a rule chose may simply go. Where chance chose them they must stay to be refused (leaving out what was
-    drawn would bend the law), so only what hangs below goes.
+    drawn would bend the law), so only what hangs below goes. Raises BrokenInvariant for a draft that is no tree under
+    the newest token: scored as it is, it would change the text.
     """
-    stops, allowed = seq.stop_ids, seq.params.allowed
+    if tree.tokens[:1] != (seq.last,):
+        raise BrokenInvariant(f"the draft of {seq} has the root {tree.tokens[:1]}, the newest token is {seq.last}")
     if len(tree) == 1:
         return tree
+    tree.check()
     chosen = tree.law == "chosen"
-    legal: dict[int, bool] = {0: True}
+    answers: dict[int, Tensor | list[int] | None] = {}  # the grammar's, by parent: siblings ask once
+    legal = {0}
+
+    def allows(token: int, parent: int) -> bool:
+        if seq.params.allowed is None:
+            return True
+        if parent not in answers:
+            answers[parent] = seq.ask([tree.tokens[n] for n in tree.path(parent)])
+        return permits(answers[parent], token)
 
     def wanted(node: int) -> bool:
         token, parent = tree.tokens[node], tree.parents[node]
-        if not 0 <= token < vocab_size or not legal.get(parent, False):
+        if not 0 <= token < vocab_size or parent not in legal:
             return False
-        legal[node] = token not in stops and (allowed is None or _permits(seq, tree, node))
-        return legal[node] or not chosen
+        if token not in seq.stop_ids and allows(token, parent):
+            legal.add(node)
+        return node in legal or not chosen
 
     return tree.keep(wanted)
-
-
-def _permits(seq: Seq, tree: Tree, node: int) -> bool:
-    """Whether the grammar lets this node's token follow its parent's path."""
-    assert seq.params.allowed is not None
-    path = [tree.tokens[n] for n in tree.path(tree.parents[node])]
-    answer = seq.params.allowed([*seq.token_ids, *path])
-    return permits(answer, tree.tokens[node])

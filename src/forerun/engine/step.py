@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from forerun.core.clock import NO_CLOCK, Clock
 from forerun.core.draft import Draft
+from forerun.core.errors import BrokenInvariant
 from forerun.core.noise import Noise, SeededNoise
 from forerun.core.plan import Plan
 from forerun.core.protocols import Drafter, StepTrace, Target, Verifier
@@ -47,6 +48,8 @@ def decode_step(
     target, drafter = parts.target, parts.drafter
     with clock("draft"):
         draft = drafter.draft(seqs, plan, noise) if plan and seqs else Draft.roots(seq.last for seq in seqs)
+        if len(draft) != len(seqs):
+            raise BrokenInvariant(f"{drafter.name!r} drafted {len(draft)} trees for {len(seqs)} sequences")
         draft = Draft(
             tuple(sound(tree, seq, target.spec.vocab_size) for tree, seq in zip(draft.trees, seqs, strict=True))
         )

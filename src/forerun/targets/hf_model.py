@@ -24,11 +24,11 @@ _FAULTS = (AttributeError, TypeError, ValueError, RuntimeError, IndexError, KeyE
 
 
 class HfModel:
-    """`model` with the taps that every forward returns."""
+    """`model`, and the `taps` that every forward returns: indices of its hidden_states."""
 
-    def __init__(self, model: Any, taps: Sequence[int]) -> None:
+    def __init__(self, model: Any, taps: tuple[int, ...] = ()) -> None:
         self.model = model.eval()
-        self._taps = taps
+        self.taps = taps
         known = inspect.signature(model.forward).parameters
         self._keeps_logits = "logits_to_keep" in known
         self._cache_name = "cache" if "cache" in known else "past_key_values"  # renamed in transformers 5
@@ -45,7 +45,7 @@ class HfModel:
         options: dict[str, Any] = {self._cache_name: cache.cache, "use_cache": True, "return_dict": True}
         if self._keeps_logits:
             options["logits_to_keep"] = max(1, rows)
-        if self._taps:
+        if self.taps:
             options["output_hidden_states"] = True
         if part is not None:
             mask = torch.zeros(part.end - part.first, part.end, dtype=dtype)
@@ -53,7 +53,7 @@ class HfModel:
             options["attention_mask"] = mask[None, None].to(device)
             options["position_ids"] = torch.tensor([part.positions()], device=device)
         out = self.model(input_ids=torch.tensor([tokens], device=device), **options)
-        hidden = torch.cat([out.hidden_states[tap][0] for tap in self._taps], -1) if self._taps else None
+        hidden = torch.cat([out.hidden_states[tap][0] for tap in self.taps], -1) if self.taps else None
         return out.logits[0, out.logits.shape[1] - rows :], hidden
 
     def tried(self, name: str) -> bool:

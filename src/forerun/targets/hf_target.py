@@ -36,7 +36,7 @@ class HfTarget:
 
     `vocab_size` counts real ids (None: the config's); `kv_tokens` bounds all caches together, kept ones included (None:
     `KEPT` contexts); `reuse` keeps the caches of the last `KEPT` ended sequences. Taps are indices of `hidden_states`.
-    Raises SpecError for a model that cannot be a target.
+    Raises SpecError for a model that cannot be a target or a size that it has not, CapacityError for too few kv_tokens.
     """
 
     def __init__(
@@ -52,22 +52,28 @@ class HfTarget:
     ) -> None:
         config = model.config.get_text_config()
         longest = int(getattr(config, "max_position_embeddings", None) or getattr(config, "n_positions", 0) or 2048)
-        self.taps = tuple(taps)
-        self._model = HfModel(model, self.taps)
+        self._model = HfModel(model)
         self._open: dict[Seq, Holding] = {}
         self._caches: dict[Seq, HfCache] = {}
         self._room: dict[Seq, int] = {}
         self._kept: list[tuple[list[int], HfCache]] = []  # oldest first
         self._kept_most = KEPT if reuse else 0
         name = name or str(getattr(config, "_name_or_path", "")) or type(model).__name__
-        for tap in self.taps:
-            if not 0 <= tap <= config.num_hidden_layers:
-                raise SpecError(f"tap {tap} is not a layer of {name}: allowed 0..{config.num_hidden_layers}")
+        if max_len is not None and not 1 <= max_len <= longest:
+            raise SpecError(f"max_len is {max_len}, the model reaches {longest} tokens: allowed 1..{longest}")
+        if kv_tokens is not None and kv_tokens < (max_len or 1):
+            raise CapacityError(
+                f"kv_tokens {kv_tokens} cannot hold one sequence of max_len {max_len or 1}: raise it or lower max_len"
+            )
+        max_len = max_len or min(longest, kv_tokens or longest)
+        rows = int(config.vocab_size)
+        if vocab_size is not None and not 1 <= vocab_size <= rows:
+            raise SpecError(f"vocab_size {vocab_size} does not fit {name}'s table of {rows} rows: allowed 1..{rows}")
         trees = self._model.tried(name)
         self._spec = ModelSpec(
             name=name,
-            vocab_size=vocab_size or int(config.vocab_size),
-            max_len=min(max_len or longest, longest),
+            vocab_size=vocab_size or rows,
+            max_len=max_len,
             hidden_size=int(config.hidden_size),
             layers=int(config.num_hidden_layers),
             dtype=str(model.dtype).removeprefix("torch."),
@@ -76,6 +82,7 @@ class HfTarget:
             trees=trees,
         )
         self.kv_tokens = kv_tokens or KEPT * (self._spec.max_len + MAX_NODES)
+        self.tap(tuple(taps))
 
     @property
     def spec(self) -> ModelSpec:
@@ -86,6 +93,12 @@ class HfTarget:
         """Tokens in use or reserved, kept for a next turn, and free."""
         used, kept = sum(self._room.values()), sum(len(tokens) for tokens, _ in self._kept)
         return Usage(used, kept, self.kv_tokens - used - kept)
+
+    def tap(self, layers: tuple[int, ...]) -> None:
+        for layer in layers:
+            if not 0 <= layer <= self.spec.layers:
+                raise SpecError(f"tap {layer} is not a layer of {self.spec.name}: allowed 0..{self.spec.layers}")
+        self.taps = self._model.taps = layers
 
     def begin(self, seq: Seq) -> int:
         if seq in self._open:

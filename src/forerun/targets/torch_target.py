@@ -54,8 +54,8 @@ class TorchTarget:
         kv_tokens, max_len = _sizes(network.max_len, max_len, kv_tokens, shape.token_bytes, block_size)
         self.network = network
         self.taps = _checked_taps(taps, len(network.layers))
+        self.memory = KVMemory(shape, kv_tokens // block_size * block_size, device)  # first: it says what is too much
         self.pool = BlockPool(kv_tokens // block_size, block_size, reuse)
-        self.memory = KVMemory(shape, self.pool.blocks * block_size, device)
         self._viewer = Viewer(
             self.memory,
             block_size,
@@ -102,6 +102,9 @@ class TorchTarget:
             reuse=self.pool.remember,
             block_size=self.pool.block_size,
         )
+
+    def tap(self, layers: tuple[int, ...]) -> None:
+        self.taps = _checked_taps(layers, self.spec.layers)
 
     def begin(self, seq: Seq) -> int:
         held = self.pool.open(seq, seq.tokens)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from forerun.core.draft import Tree
-from forerun.core.errors import BrokenInvariant
+from forerun.core.errors import BrokenInvariant, SpecError
 from forerun.core.protocols import ModelSpec
 from forerun.core.rows import Rows
 from forerun.core.seq import Seq
@@ -39,6 +39,10 @@ class ToyTarget:
         self._held: dict[Seq, list[int]] = {}
         self._nodes: dict[Seq, Tree] = {}
         self._reserved: dict[Seq, int] = {}
+
+    def tap(self, layers: tuple[int, ...]) -> None:
+        if layers:
+            raise SpecError(f"a toy has no layers to tap, got {layers}")
 
     def begin(self, seq: Seq) -> int:
         if seq in self._held:

