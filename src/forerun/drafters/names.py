@@ -13,7 +13,8 @@ from forerun.core.errors import unknown
 class Entry:
     """One drafter: where it is ("module:Class"), what it does and which fields of a plan it heeds.
 
-    `Options` of the class are its own settings; `depth` is how far it guesses if nobody says.
+    `Options` of the class are its own settings; `depth` is how far it guesses if nobody says: for lookups, which cost
+    nothing, as far as one tile of 16 rows goes with the root.
     """
 
     path: str
@@ -38,19 +39,19 @@ DRAFTERS: dict[str, Entry] = {
         "forerun.drafters.ngram:NgramDrafter",
         "prompt lookup: what followed these words the last time, in the same text",
         CHAIN,
-        8,
+        15,
     ),
     "suffix": Entry(
         "forerun.drafters.suffix:SuffixDrafter",
         "suffix decoding: what followed these words how often, in the same text and in earlier answers",
         TREE,
-        8,
+        15,
     ),
     "prediction": Entry(
         "forerun.drafters.prediction:PredictionDrafter",
         "the answer that the request itself predicts, for edits of a known text",
         CHAIN,
-        16,
+        15,
     ),
     "model": Entry("forerun.drafters.model:ModelDrafter", "a smaller model with the same tokenizer", MODEL, 4),
     "skip": Entry("forerun.drafters.skip:SkipDrafter", "the target's own first layers, no second model", MODEL, 3),
