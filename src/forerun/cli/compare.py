@@ -1,6 +1,7 @@
 """The same prompts with speculation and without, in turn in one process: only such ratios mean anything.
 
-A noisy machine is slow for both arms alike when they take turns, and the order is swapped at every prompt.
+A noisy machine is slow for both arms alike when they take turns, and the order is swapped at every prompt. A drafter
+that remembers answers forgets them before each: it would know the other arm's by heart.
 """
 
 from __future__ import annotations
@@ -57,6 +58,7 @@ def compare(engine: Engine, prompts: Sequence[Sequence[int]], params: Mapping[st
     """Answer every prompt with the engine's own plan and with none, in turn, after a short warm-up of both."""
     from forerun.control.fixed import Fixed
     from forerun.core.plan import Plan
+    from forerun.core.protocols import Remembers
 
     arms = (Fixed(Plan.none()), engine.controller)
     outcome = Outcome()
@@ -67,6 +69,8 @@ def compare(engine: Engine, prompts: Sequence[Sequence[int]], params: Mapping[st
         for index, prompt in enumerate(prompts):
             for arm in (0, 1) if index % 2 else (1, 0):
                 engine.controller = arms[arm]
+                if isinstance(engine.parts.drafter, Remembers):
+                    engine.parts.drafter.forget()
                 (outcome.drafted if arm else outcome.plain).append(engine.generate(prompt, **params))
     finally:
         engine.controller = arms[1]

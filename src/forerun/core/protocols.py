@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from forerun.core.draft import Draft, Law, Verdict
 from forerun.core.noise import Noise
@@ -106,6 +106,15 @@ class Drafter(Protocol):
 
     def end(self, seq: Seq) -> None:
         """A sequence ended or was preempted: forget it."""
+        ...
+
+
+@runtime_checkable
+class Remembers(Protocol):
+    """A drafter that learns from finished answers; whoever measures it must make it forget between runs."""
+
+    def forget(self) -> None:
+        """Know nothing of earlier answers."""
         ...
 
 

@@ -16,7 +16,7 @@ from forerun.core.draft import Draft, Law, Verdict
 from forerun.core.errors import SpecError
 from forerun.core.noise import Noise, Slot
 from forerun.core.plan import Plan
-from forerun.core.protocols import Drafter
+from forerun.core.protocols import Drafter, Remembers
 from forerun.core.rows import Rows
 from forerun.core.seq import Seq
 
@@ -64,6 +64,12 @@ class FirstOf:
         """All end."""
         for drafter in self.drafters:
             drafter.end(seq)
+
+    def forget(self) -> None:
+        """Those that remember earlier answers forget them."""
+        for drafter in self.drafters:
+            if isinstance(drafter, Remembers):
+                drafter.forget()
 
     def _tapped(self, rows: Rows, drafter: Drafter) -> Rows:
         """The rows with only this drafter's taps among the hidden states, in its own order."""

@@ -153,6 +153,10 @@ class SuffixDrafter:
         if seq.finished:
             self.answers.add(seq.token_ids)
 
+    def forget(self) -> None:
+        """Forget earlier answers."""
+        self.answers = Answers(self.options.cached, self.options.min_match)
+
 
 def grow(tokens: Sequence[int], places: Sequence[int], depth: int, limits: Limits) -> Guess:
     """The likeliest nodes first, each node's children by how many of its places they stand at.

@@ -13,8 +13,14 @@ from forerun.core.seq import Seq, Token
 from forerun.core.work import Item
 
 
-def grow(seq: Seq, tree: Tree, path: Sequence[int], bonus: int, rows: Rows, b: int) -> int:
-    """Append the accepted tokens and the bonus, each with its log-probabilities if asked; returns how many stay."""
+def grow(seqs: Sequence[Seq], draft: Draft, verdict: Verdict, rows: Rows) -> list[int]:
+    """Append to each sequence what stands and the bonus; returns how many tokens each took before it ended."""
+    parts = zip(seqs, draft.trees, verdict.paths, verdict.bonus, strict=True)
+    return [_grow(seq, tree, path, bonus, rows, b) for b, (seq, tree, path, bonus) in enumerate(parts)]
+
+
+def _grow(seq: Seq, tree: Tree, path: Sequence[int], bonus: int, rows: Rows, b: int) -> int:
+    """One sequence's tokens, each with the log-probabilities of its parent's row if they were asked for."""
     top = seq.params.logprobs
     parents = (0, *path)
     tokens = [*(tree.tokens[node] for node in path), bonus]

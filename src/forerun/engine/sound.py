@@ -1,15 +1,24 @@
 """What of a draft is worth scoring."""
 
+from collections.abc import Sequence
+
 from torch import Tensor
 
-from forerun.core.draft import Tree
+from forerun.core.draft import Draft, Tree
 from forerun.core.errors import BrokenInvariant
 from forerun.core.params import permits
 from forerun.core.seq import Seq
 
 
-def sound(tree: Tree, seq: Seq, vocab_size: int) -> Tree:
-    """The draft without what cannot be used: ids that do not exist, and whatever follows a token that ends the answer.
+def sound(draft: Draft, seqs: Sequence[Seq], vocab_size: int) -> Draft:
+    """The draft with `pruned` trees; BrokenInvariant if it has not one for each sequence."""
+    if len(draft) != len(seqs):
+        raise BrokenInvariant(f"the drafter made {len(draft)} trees for {len(seqs)} sequences")
+    return Draft(tuple(pruned(tree, seq, vocab_size) for tree, seq in zip(draft.trees, seqs, strict=True)))
+
+
+def pruned(tree: Tree, seq: Seq, vocab_size: int) -> Tree:
+    """The tree without what cannot be used: ids that do not exist, and whatever follows a token that ends the answer.
 
     Nodes that a rule chose may simply go. Where chance chose them they must stay to be refused (leaving out what was
     drawn would bend the law), so only what hangs below goes. Raises BrokenInvariant for a draft that is no tree under

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 from forerun.core.clock import NO_CLOCK, Clock
 from forerun.core.draft import Draft
-from forerun.core.errors import BrokenInvariant
 from forerun.core.noise import Noise, SeededNoise
 from forerun.core.plan import Plan
 from forerun.core.protocols import Drafter, StepTrace, Target, Verifier
@@ -48,11 +47,7 @@ def decode_step(
     target, drafter = parts.target, parts.drafter
     with clock("draft"):
         draft = drafter.draft(seqs, plan, noise) if plan and seqs else Draft.roots(seq.last for seq in seqs)
-        if len(draft) != len(seqs):
-            raise BrokenInvariant(f"{drafter.name!r} drafted {len(draft)} trees for {len(seqs)} sequences")
-        draft = Draft(
-            tuple(sound(tree, seq, target.spec.vocab_size) for tree, seq in zip(draft.trees, seqs, strict=True))
-        )
+        draft = sound(draft, seqs, target.spec.vocab_size)
     with clock("score"):
         work = [Item(seq, target.held(seq), len(seq) - 1, tree) for seq, tree in zip(seqs, draft.trees, strict=True)]
         rows = target.score([*work, *chunks])
@@ -63,10 +58,5 @@ def decode_step(
         if drafter.taps:
             drafter.read(rows)
         drafter.accept(seqs, draft, rows, verdict)
-        emitted = [
-            grow(seq, tree, path, bonus, rows, b)
-            for b, (seq, tree, path, bonus) in enumerate(
-                zip(seqs, draft.trees, verdict.paths, verdict.bonus, strict=True)
-            )
-        ]
+        emitted = grow(seqs, draft, verdict, rows)
     return trace(plan, draft, verdict, emitted, [*work, *chunks], clock)
