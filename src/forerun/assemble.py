@@ -55,7 +55,7 @@ class Config:
     max_batch: int = 64
     """Most sequences that run at once."""
     reuse: bool = True
-    """Share memory of common prefixes between requests."""
+    """Remember what ended requests have read, for later ones that begin alike."""
     timed: bool = True
     """Keep the time of each phase (on CUDA this waits for the device at each border)."""
 

@@ -273,3 +273,8 @@ def test_101_rates_pool_counts():
         pooled.drafted += drafted
         pooled.accepted += accepted
     assert pooled.acceptance == pytest.approx(907 / 1070)
+
+
+def test_one_text_is_not_a_batch_of_letters():
+    with pytest.raises(SpecError, match="generate answers a single one"):
+        scripted([5]).generate_batch("ab")

@@ -9,7 +9,7 @@ import torch
 from families import text
 
 from forerun.core.draft import Tree
-from forerun.core.errors import LoadError
+from forerun.core.errors import CapacityError, LoadError
 from forerun.core.params import SamplingParams
 from forerun.core.seq import Seq
 from forerun.core.work import Item
@@ -64,3 +64,13 @@ def test_119_a_head_is_as_wide_as_the_config_says(tmp_path):
     config = {key: value for key, value in checkpoint.config.items() if key != "head_dim"}
     with pytest.raises(LoadError, match=r"q_proj.*32.*16|q_proj.*16.*32"):  # derived: 16 / 4
         load(replace(checkpoint, config=config))
+
+
+@pytest.mark.parametrize("error", [MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory")])
+def test_weights_that_do_not_fit_are_one_clear_line(tmp_path, monkeypatch, error):
+    def full(*args, **kwargs):
+        raise error
+
+    monkeypatch.setattr("forerun.models.load.laid_out", full)
+    with pytest.raises(CapacityError, match="do not fit the memory of cpu as float32"):
+        load(open_checkpoint(write_folder(tmp_path / "m")))

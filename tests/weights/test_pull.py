@@ -156,3 +156,15 @@ def test_smollm2_whole():
     }
     for text, ids in known.items():
         assert tokenizer.encode(text, bos=True) == ids
+
+
+def test_what_a_killed_pull_left_is_swept_away(home):
+    folder = pull.home() / "models" / "mini"
+    old, young = folder / ".pull-old", folder / ".pull-young"
+    for left in (old, young):
+        left.mkdir(parents=True)
+        (left / "part.whl").write_bytes(b"x")
+    os.utime(old, (0, 0))
+    pull.resolve("mini")
+    assert not old.exists()
+    assert young.exists()  # it may be another process at work

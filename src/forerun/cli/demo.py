@@ -36,10 +36,10 @@ def run(args: argparse.Namespace) -> int:
     prompts = known[: args.prompts]
     with engine_from(args, reuse=False) as engine:
         warn_if_lossy(engine)
-        first = engine.chat(prompts[0].text)
+        shown = prompts[-1]
         print(f"{engine.parts.target.spec.name} with {args.drafter}; green: drafted, and right\n", file=sys.stderr)
-        print(f"> {prompts[0].text.splitlines()[0]}\n", file=sys.stderr)
-        stream(engine, first, {"max_tokens": args.tokens}, colour=sys.stdout.isatty())
+        print(f"> {shown.text.splitlines()[0]}\n", file=sys.stderr)
+        stream(engine, engine.chat(shown.text), {"max_tokens": args.tokens}, colour=sys.stdout.isatty())
         print("\nnow each prompt both ways, in turn …", file=sys.stderr)
         outcome = compare(engine, [engine.chat(prompt.text) for prompt in prompts], {"max_tokens": args.tokens})
     print(table(outcome))

