@@ -8,7 +8,7 @@ import json
 
 import pytest
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 
 import forerun
 from forerun.core.errors import CapacityError, LoadError, LossyError, SpecError
@@ -22,6 +22,8 @@ DRAFTERS = {
     "suffix tree": "suffix:width=3,nodes=12",
     "prediction": "prediction",
     "model": "model:path={draft}",
+    "model, likeliest": "model:path={draft},law=chosen",
+    "model tree, likeliest": "model:path={draft},law=chosen,width=2,depth=3,nodes=8",
     "model tree": "model:path={draft},width=2,depth=3,nodes=8",
     "identity model": "model:path={folder},depth=4",
     "skip": "skip:layers=1",
@@ -196,6 +198,11 @@ BAD = {
     "too many skipped layers": ({"drafter": "skip:layers=2"}, SpecError, "layers"),
     "a context the model has not": ({"max_len": 100000}, SpecError, "max_len"),
     "no threads": ({"threads": 0}, SpecError, "threads"),
+    "foreseen drafts for a rule of rejection": (
+        {"drafter": "model:path={draft}", "verify": "block"},
+        LossyError,
+        "foreseen",
+    ),
     "trees for a chain rule": ({"drafter": "suffix:width=2", "verify": "block"}, LossyError, "block"),
 }
 
@@ -346,3 +353,23 @@ def test_a_folder_without_a_tokenizer_says_so(tmp_path):
 def test_a_path_is_a_model(models):
     with forerun.load(models["folder"]) as engine:
         assert engine.parts.target.spec.name == "folder"
+
+
+def test_foreseen_drafts_stand_more_often_than_the_likeliest_and_keep_the_seed_s_text(models, tmp_path):
+    """The draft model is a near copy of a flat target, so that at temperature 1.5 the likeliest token seldom comes."""
+    tiny = Tiny(sharpness=2.0, max_len=512)
+    target, draft = write_folder(tmp_path / "target", tiny), write_folder(tmp_path / "draft", tiny)
+    weights = load_file(draft / "model.safetensors")
+    noise = torch.Generator().manual_seed(0)
+    moved = {k: v + 0.1 * v.std() * torch.randn(v.shape, generator=noise) for k, v in weights.items()}
+    save_file(moved, draft / "model.safetensors")
+    params = {"temperature": 1.5, "seed": 3, "max_tokens": 200, "ignore_eos": True}
+    with forerun.load(str(target)) as engine:
+        plain = engine.generate("The sea", **params)
+    tau = {}
+    for law in ("chosen", "foreseen"):
+        with forerun.load(str(target), f"model:path={draft},law={law},depth=4") as engine:
+            result = engine.generate("The sea", **params)
+        assert result.token_ids == plain.token_ids
+        tau[law] = result.stats.tau
+    assert tau["foreseen"] > 1.3 * tau["chosen"]

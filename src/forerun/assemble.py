@@ -226,7 +226,7 @@ def check_pairing(target: Target, drafter: Drafter, verify: Verifier, plan: Plan
     if odd:
         raise LossyError(
             f"the drafter {drafter.name!r} makes {min(odd)!r} drafts, which the verifier {verify.name!r} cannot judge "
-            f"without changing the text; it judges {sorted(verify.laws)}: use verify=auto"
+            f"without changing the text; it judges {sorted(verify.laws)}: use verify=auto, or a law of these"
         )
     if verify.chains_only and plan.width > 1:
         raise LossyError(f"the verifier {verify.name!r} judges chains, the plan asks for trees (width={plan.width})")

@@ -15,15 +15,19 @@ from torch import Tensor
 
 from forerun.core.errors import BrokenInvariant
 
-Law = Literal["sampled", "distinct", "chosen"]
+Law = Literal["sampled", "distinct", "chosen", "foreseen"]
 """How siblings came to be; verification is lossless only if told the truth.
 
 sampled   drawn independently from the drafter's distribution
 distinct  drawn from it without replacement, in order
 chosen    picked by rule (top-k, n-gram, prediction): chance had no part, no probabilities are needed
+foreseen  picked with the target's own draws to come in view: only matching, which emits those draws, may judge it
 """
 
 LAWS: frozenset[Law] = frozenset(("sampled", "distinct", "chosen"))
+"""Laws that say nothing about the target's draws: any rule may judge them."""
+
+ALL_LAWS: frozenset[Law] = LAWS | {"foreseen"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +59,11 @@ class Tree:
     def drafted(self) -> int:
         """Nodes that are guesses: all but the root."""
         return len(self.tokens) - 1
+
+    @property
+    def drawn(self) -> bool:
+        """Whether chance of the drafter's own had a part: then q matters, and no node may be left out."""
+        return self.law in ("sampled", "distinct")
 
     @property
     def is_chain(self) -> bool:
@@ -111,7 +120,7 @@ class Tree:
                 raise BrokenInvariant(
                     f"draft node {node} has parent {parent}, allowed 0..{node - 1}: parents come first"
                 )
-        if self.law != "chosen":
+        if self.drawn:
             bare = set(self.parents[1:]) - set(self.q)
             if bare:
                 raise BrokenInvariant(

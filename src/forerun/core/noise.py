@@ -44,6 +44,13 @@ class Noise(Protocol):
         """
         ...
 
+    def foresee(self, b: int, position: int, weights: Tensor, ids: Tensor | None = None) -> int:
+        """The index that the target's own draw at `position` would give if these were the target's weights.
+
+        For guesses only: the closer the weights are to the target's, the more often it is what the target draws.
+        """
+        ...
+
 
 def target_slot(position: int) -> Slot:
     """Key of the target's draw of the token at `position`, whatever was drafted there."""
@@ -78,6 +85,9 @@ class SeededNoise:
 
     def pick(self, b: int, slot: Slot, weights: Tensor, ids: Tensor | None = None) -> int:
         return race(weights, hashed(self._seeds[b], slot), ids)
+
+    def foresee(self, b: int, position: int, weights: Tensor, ids: Tensor | None = None) -> int:
+        return self.pick(b, target_slot(position), weights, ids)
 
 
 def hashed(seed: int, slot: Slot) -> int:

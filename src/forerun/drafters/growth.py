@@ -1,9 +1,10 @@
 """One sequence's tree while a model grows it, level by level.
 
 Chosen trees are EAGLE-2's (Li et al. 2406.16858): the likeliest nodes of a level get children, and of all that were
-seen the likeliest are kept at the end. Drawn trees (`sampled`, `distinct`) keep every node that was drawn, with the row
-it was drawn from: how many children a node gets, and whether it gets any, is settled before they are drawn, so the law
-is not bent. Of either only the nodes below which more is to grow are fed to the model.
+seen the likeliest are kept at the end. Foreseen ones lead with the token that the target would draw there if its row
+were the model's, by the same race between tokens (Daliri et al. 2408.07978). Drawn trees (`sampled`, `distinct`) keep
+every node that was drawn, with the row it was drawn from: how many children a node gets, and whether it gets any, is
+settled before they are drawn, so the law is not bent. Of all only the nodes below which more is to grow are fed.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ class Growth:
     def __init__(self, seq: Seq, b: int, depth: int, width: int, plan: Plan, law: Law) -> None:
         self.seq = seq
         self.law: Law = "chosen" if seq.params.greedy else law
+        self._drawn = self.law in ("sampled", "distinct")
         self.frontier: list[int] = [0] if depth > 0 and plan.nodes else []
         self._b = b
         self._width = width
@@ -65,27 +67,41 @@ class Growth:
         left = -(-(self._limit - first + 1) // self._levels)  # a level's share of the nodes still to be drawn
         for node in self.frontier:
             try:
-                if self.law == "chosen":
-                    self._choose(rows, i, node)
+                if not self._drawn:
+                    self._choose(rows, i, node, noise)
                 elif left > 0:
                     left -= self._draw(rows, i, node, min(self._width, left), noise)
-            except (
-                DeadEnd
-            ):  # the grammar has nothing to say after this guess: no fault of an answer that does not go there
-                self.seq.error = None
+            except DeadEnd:
+                self.seq.error = None  # a path that is only guessed; no fault of an answer that does not go there
         self._levels -= 1
         self.frontier = self._worth_feeding(range(first, len(self._tokens))) if self._levels else []
 
-    def _choose(self, rows: Rows, i: int, node: int) -> None:
-        fed = self._fed[node]
-        if self._width == 1 and not self._confidence:
+    def _choose(self, rows: Rows, i: int, node: int, noise: Noise) -> None:
+        """The likeliest children of `node`; before them, if draws are foreseen, what the target would draw."""
+        fed, foreseen = self._fed[node], -1
+        if self.law == "foreseen":
+            foreseen = self._foresee(rows, i, node, noise)
+        elif self._width == 1 and not self._confidence:
             self._add(rows.argmax(i, fed), node, 0.0)
+        wanted = self._width - (foreseen >= 0)
+        if not wanted or (self._width == 1 and not self._confidence):
             return
         row = torch.log_softmax(rows.edited(i, fed), -1)
-        values, ids = row.topk(min(self._width, row.shape[0]))
+        if foreseen >= 0:
+            row[foreseen] = float("-inf")
+        values, ids = row.topk(min(wanted, row.shape[0]))
         for value, token in zip(values.tolist(), ids.tolist(), strict=True):
             if value > float("-inf"):
                 self._add(token, node, value)
+
+    def _foresee(self, rows: Rows, i: int, node: int, noise: Noise) -> int:
+        """The target's draw below `node` if its row were ours: the first to be fed, whatever its probability."""
+        fed = self._fed[node]
+        support = rows.support(i, fed)
+        place = noise.foresee(self._b, rows.position(i, fed), support.weights, support.ids)
+        token = support.token(place)
+        self._add(token, node, log(float(support.weights[place])) if self._confidence else 0.0)
+        return token
 
     def _draw(self, rows: Rows, i: int, node: int, count: int, noise: Noise) -> int:
         """Draw up to `count` children of `node`; returns how many there were to draw."""
@@ -123,12 +139,12 @@ class Growth:
     def tree(self) -> Tree:
         """What is drafted: everything drawn, or of what was considered the likeliest that the plan has room for."""
         nodes = list(range(len(self._tokens)))
-        if self.law == "chosen":
+        if not self._drawn:
             nodes = sorted(sorted(nodes, key=self._rank)[: self._limit + 1])
         new = {node: place for place, node in enumerate(nodes)}
         parents = (-1, *(new[self._parents[node]] for node in nodes[1:]))
         law = self.law if len(nodes) > 1 else "chosen"
-        return Tree(tuple(self._tokens[node] for node in nodes), parents, law, self._q if law != "chosen" else {})
+        return Tree(tuple(self._tokens[node] for node in nodes), parents, law, self._q if self._drawn else {})
 
     def fed_path(self, tokens: Sequence[int]) -> list[int]:
         """The fed nodes (in feeding order) along these tokens below the root, as far as they go."""

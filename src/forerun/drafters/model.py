@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from forerun.core.draft import LAWS, Draft, Law, Tree, Verdict
+from forerun.core.draft import ALL_LAWS, Draft, Law, Tree, Verdict
 from forerun.core.errors import unknown
 from forerun.core.noise import Noise
 from forerun.core.plan import Plan
@@ -28,14 +28,14 @@ class ModelOptions:
 
     path: str = ""
     """The draft model: `org/name`, a folder or a .gguf file."""
-    law: Law = "chosen"
-    """chosen: the likeliest tokens; sampled, distinct: drawn (with, without replacement). Greedy requests: chosen."""
+    law: Law = "foreseen"
+    """chosen: the likeliest tokens; foreseen: what the target would draw if it agreed; sampled, distinct: drawn."""
     chunk: int = 512
     """Tokens of a sequence's past that are read in one forward."""
 
     def __post_init__(self) -> None:
-        if self.law not in LAWS:
-            raise unknown("law", self.law, LAWS)
+        if self.law not in ALL_LAWS:
+            raise unknown("law", self.law, ALL_LAWS)
         whole(self, "chunk", 1, 1 << 20)
 
 

@@ -20,8 +20,8 @@ class SkipOptions:
 
     layers: int | None = None
     """How many layers draft; None is a third of them."""
-    law: Law = "chosen"
-    """As of the `model` drafter: chosen, sampled or distinct."""
+    law: Law = "foreseen"
+    """As of the `model` drafter: chosen, foreseen, sampled or distinct."""
     chunk: int = 512
     """Tokens of the past that are read in one forward."""
 

@@ -29,7 +29,6 @@ def pruned(tree: Tree, seq: Seq, vocab_size: int) -> Tree:
     if len(tree) == 1:
         return tree
     tree.check()
-    chosen = tree.law == "chosen"
     answers: dict[int, Tensor | list[int] | None] = {}  # the grammar's, by parent: siblings ask once
     legal = {0}
 
@@ -46,6 +45,6 @@ def pruned(tree: Tree, seq: Seq, vocab_size: int) -> Tree:
             return False
         if token not in seq.stop_ids and allows(token, parent):
             legal.add(node)
-        return node in legal or not chosen
+        return node in legal or tree.drawn
 
     return tree.keep(wanted)

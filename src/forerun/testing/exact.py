@@ -18,6 +18,8 @@ from forerun.core.draft import Law, Tree
 from forerun.core.errors import BrokenInvariant
 from forerun.core.noise import Noise, Slot, draft_slot
 
+FORESIGHT = 3  # the first number of a slot that no draw has
+
 T = TypeVar("T", bound=Hashable)
 
 Table = Callable[[tuple[int, ...]], Tensor]
@@ -72,6 +74,11 @@ class ExactNoise:
         if not (0.0 < total < math.inf and min(values) >= 0.0):
             raise BrokenInvariant(f"a draw was asked with weights {values} at slot {slot}")
         return self._answer((b, slot), [(index, value / total) for index, value in enumerate(values)])
+
+    def foresee(self, b: int, position: int, weights: Tensor, ids: Tensor | None = None) -> int:
+        """Any index that is possible, whatever the target will draw: what matching emits must not depend on it."""
+        possible: list[int] = weights.nonzero().flatten().tolist()
+        return self._answer((b, (FORESIGHT, len(self._asked))), [(index, 1 / len(possible)) for index in possible])
 
     def probability(self) -> float:
         """The probability of all answers that the run was given."""

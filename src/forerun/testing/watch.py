@@ -31,6 +31,9 @@ class WatchedNoise:
         self.picks.append((b, weights.clone(), answer))
         return answer
 
+    def foresee(self, b: int, position: int, weights: Tensor, ids: Tensor | None = None) -> int:
+        return self._noise.foresee(b, position, weights, ids)
+
     def _once(self, b: int, slot: Slot) -> None:
         assert (b, slot) not in self._asked, f"chance was asked twice at slot {slot} of sequence {b}: the draws are one"
         self._asked.add((b, slot))
@@ -60,7 +63,7 @@ def check_draft(draft: Draft, seqs: Sequence[Seq], plan: Plan, laws: frozenset[s
 def check_drawn(tree: Tree, b: int, picks: Sequence[tuple[int, Tensor, int]]) -> None:
     """AssertionError unless each node of a drawn tree was picked by the noise from exactly the row that it names."""
     mine = [(weights, answer) for at, weights, answer in picks if at == b]
-    for node, below in enumerate(tree.children() if tree.law != "chosen" else []):
+    for node, below in enumerate(tree.children() if tree.drawn else []):
         left = tree.q[node].clone() if below else torch.ones(1)
         assert bool((left >= 0).all()), f"q of node {node} has negative probabilities"
         for child in below:

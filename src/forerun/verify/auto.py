@@ -7,7 +7,7 @@ verification, trees to traversal.
 
 from __future__ import annotations
 
-from forerun.core.draft import LAWS, Draft, Tree, Verdict
+from forerun.core.draft import ALL_LAWS, Draft, Tree, Verdict
 from forerun.core.noise import Noise
 from forerun.core.rows import Rows
 from forerun.verify import block, match, traversal
@@ -18,7 +18,7 @@ class Auto:
     """Match, block or traversal, as the tree asks."""
 
     name = "auto"
-    laws = LAWS
+    laws = ALL_LAWS
     chains_only = False
     greedy_only = False
     lossless = True
@@ -29,6 +29,6 @@ class Auto:
 
 def walk(tree: Tree, rows: Rows, b: int, noise: Noise) -> tuple[list[int], int]:
     """The path of tree b that stands, and the token after it."""
-    if tree.law == "chosen" or rows.items[b].seq.params.greedy:
+    if not tree.drawn or rows.items[b].seq.params.greedy:
         return match.walk(tree, rows, b, noise)
     return block.walk(tree, rows, b, noise) if tree.is_chain else traversal.walk(tree, rows, b, noise)

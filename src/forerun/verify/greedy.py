@@ -5,7 +5,7 @@ The same walk as `match` at temperature 0; it has no answer to a request with ch
 
 from __future__ import annotations
 
-from forerun.core.draft import LAWS, Draft, Verdict
+from forerun.core.draft import ALL_LAWS, Draft, Verdict
 from forerun.core.errors import SpecError
 from forerun.core.noise import Noise
 from forerun.core.rows import Rows
@@ -17,7 +17,7 @@ class Greedy:
     """Keeps the path of likeliest tokens; SpecError for a sequence with temperature above 0."""
 
     name = "greedy"
-    laws = LAWS
+    laws = ALL_LAWS
     chains_only = False
     greedy_only = True
     lossless = True

@@ -1,13 +1,13 @@
 """Matching: draw what plain decoding would draw, and go down while the drafter guessed it.
 
-Lossless for any tree that was made without knowledge of the draw, and the best there is for `chosen` ones,
-where it accepts as much as rejection does. The draw depends on (seed, position) alone, so one seed gives one
-text whatever is drafted, greedy or sampled. At temperature 0 it is the argmax walk.
+Only the target's draws are emitted, so it is lossless for any tree, even one made with those draws in view
+(`foreseen`), and the best there is for `chosen` ones, where it accepts as much as rejection does. The draw
+depends on (seed, position) alone: one seed, one text, whatever is drafted. At temperature 0 it is the argmax walk.
 """
 
 from __future__ import annotations
 
-from forerun.core.draft import LAWS, Draft, Tree, Verdict
+from forerun.core.draft import ALL_LAWS, Draft, Tree, Verdict
 from forerun.core.noise import Noise
 from forerun.core.rows import Rows
 from forerun.verify.by_tree import by_tree
@@ -17,7 +17,7 @@ class Match:
     """Same seed, same text, with speculation on or off."""
 
     name = "match"
-    laws = LAWS
+    laws = ALL_LAWS
     chains_only = False
     greedy_only = False
     lossless = True
