@@ -24,7 +24,7 @@ def provenance() -> dict[str, object]:
         "command": shlex.join(["python", os.path.relpath(sys.argv[0], ROOT), *sys.argv[1:]]),
         "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "commit": _git("rev-parse", "HEAD"),
-        "dirty": bool(_git("status", "--porcelain", "--untracked-files=no")),
+        "dirty": bool(_git("status", "--porcelain", "--untracked-files=no", "--", ".", ":!results", ":!README.md")),
         "forerun": __version__,
         "torch": torch.__version__,
         "python": platform.python_version(),

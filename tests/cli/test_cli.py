@@ -321,3 +321,11 @@ def test_a_closed_pipe_is_no_traceback(model):
     )
     done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
     assert "Traceback" not in done.stderr
+
+
+def test_wrong_sampling_is_refused_before_a_model_is_loaded(capsys, monkeypatch):
+    monkeypatch.setattr("forerun.assemble.load", lambda *args, **kwargs: pytest.fail("a model was loaded"))
+    for command in (["chat"], ["generate", "hi"]):
+        code, _, err = run(capsys, *command, "--temperature", "9000")
+        assert code == 1
+        assert "temperature" in err

@@ -76,10 +76,13 @@ def engine_from(args: argparse.Namespace, **changes: object) -> Engine:
 
 
 def params_from(args: argparse.Namespace) -> dict[str, Any]:
-    """Sampling parameters by name."""
+    """Sampling parameters by name, checked before a model is loaded for them."""
+    from forerun.core.params import SamplingParams
+
     values = {name: getattr(args, name) for name in SAMPLING if getattr(args, name, None) is not None}
     if str(values.get("prediction", "")).startswith("@"):
         values["prediction"] = read_text(values["prediction"][1:])
+    SamplingParams(**values)
     return values
 
 

@@ -13,7 +13,7 @@ import textwrap
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields
 from types import UnionType
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from forerun.core.errors import SpecError, unknown
 
@@ -46,7 +46,7 @@ class Spec:
 
 def build(cls: type[T], values: Mapping[str, object], what: str) -> T:
     """An instance of the dataclass `cls` from `values`; `what` names it in errors."""
-    known = {field.name: field for field in fields(cls)}  # type: ignore[arg-type]
+    known = {field.name: field for field in fields(cast(Any, cls))}
     hints = get_type_hints(cls)
     for key in values:
         if key not in known:

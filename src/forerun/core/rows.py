@@ -10,7 +10,7 @@ temperature, top-k, top-p, min-p.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -208,10 +208,10 @@ def _allowed(row: Tensor, seq: Seq, path: Sequence[int]) -> Tensor:
     return mask
 
 
-def _ids(tokens: object, row: Tensor) -> Tensor:
+def _ids(tokens: Iterable[int], row: Tensor) -> Tensor:
     """Token ids as an index into `row`; ids outside the vocabulary have no row and are left out."""
     return torch.tensor(
-        [token for token in tokens if 0 <= token < row.shape[0]],  # type: ignore[attr-defined]
+        [token for token in tokens if 0 <= token < row.shape[0]],
         dtype=torch.long,
         device=row.device,
     )
