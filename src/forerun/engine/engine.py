@@ -276,4 +276,4 @@ def with_changes(params: SamplingParams, changes: Mapping[str, object]) -> Sampl
     for name in changes:
         if name not in SamplingParams.__dataclass_fields__:
             raise unknown("sampling parameter", name, SamplingParams.__dataclass_fields__)
-    return replace(params, **changes) if changes else params  # type: ignore[arg-type]
+    return replace(params, **changes) if changes else params  # type: ignore[arg-type]  # checked by SamplingParams itself

@@ -6,7 +6,7 @@ is type- and range-checked here, and the error names the key. Supported: llama, 
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal, cast, get_args
 
 from forerun.models.fields import Fields
 from forerun.models.rope import Rope
@@ -91,9 +91,8 @@ def _family(config: Mapping[str, object]) -> Family:
         if str(classes[0]) not in _CLASSES:
             raise Fields(config).bad("architectures", ", ".join(_CLASSES), "use one of those models")
         got = _CLASSES[str(classes[0])] if got is None else got
-    for family in get_args(Family):
-        if got == family:
-            return family  # type: ignore[no-any-return]
+    if got in get_args(Family):
+        return cast(Family, got)
     raise Fields(config).bad("model_type", ", ".join(FAMILIES), "use one of those models")
 
 

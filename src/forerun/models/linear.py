@@ -1,9 +1,9 @@
 """Few rows times a big weight: the one operation whose time a step consists of.
 
 Speculation lives from T(8) being close to T(1): eight rows read the same weights. On a CPU, `F.linear` does not give
-that: MKL has another routine for each row count and re-packs the weight in every call (the matrices of SmolLM2-135M's
-layers in float32 on two Zen 4 cores: 35 ms for 1 row, 57 for 2, 41 for 8, 53 for 16). oneDNN's prepacked product takes
-20, 20, 19 and 25 ms, about half of that in bfloat16, and a row comes out bit for bit the same for any row count.
+that: over the layers of SmolLM2-135M in float32 on two Zen 4 cores it took 36 ms for 1 row, 62 for 2, 57 for 8 and 65
+for 16. oneDNN's prepacked product took 19, 19, 21 and 27 (bfloat16: 18, 20, 21, 27 against 13, 14, 14, 17), and a row
+had the same bits for 1 to 16 rows. `scripts/bench_rows` measures it; `results/rows.json` is that run.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-FEW, PADDED = 3, 4  # oneDNN's kernels for 1 and 2 rows wait for their own sums: 4 rows take 6 to 10 % less
+FEW, PADDED = 3, 4  # oneDNN's kernels for 1 and 2 rows wait for their own sums: 4 rows took less
 PACKED_FOR = 8  # rows that oneDNN lays the weight out for; layouts for 8 to 512 rows time alike, one for 1 row does not
 
 

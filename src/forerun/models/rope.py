@@ -9,7 +9,7 @@ Papers: RoFormer arXiv:2104.09864, YaRN arXiv:2309.00071.
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal, cast, get_args
 
 import torch
 
@@ -59,9 +59,8 @@ class Rope:
 def _kind(read: Fields) -> Kind:
     key = "type" if read.missing("rope_type") else "rope_type"
     got = "default" if read.missing(key) else read.raw(key)
-    for kind in get_args(Kind):
-        if got == kind:
-            return kind  # type: ignore[no-any-return]
+    if got in get_args(Kind):
+        return cast(Kind, got)
     raise read.bad(key, ", ".join(get_args(Kind)), "this scaling is not implemented")
 
 

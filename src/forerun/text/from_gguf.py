@@ -4,6 +4,7 @@ Merges are required for the first, scores for the second; bos, eos, unk and pad 
 unused tokens at the end is padding of the model's rows and is left out.
 """
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -101,8 +102,7 @@ def _tokens(metadata: Mapping[str, object], kind: object) -> list[str]:
     if not tokens:
         raise LoadError(f"{_KEY}tokens is empty; convert the model again")
     if len(set(tokens)) != len(tokens):
-        seen: set[str] = set()
-        double = next(t for t in tokens if t in seen or seen.add(t))  # type: ignore[func-returns-value]
+        double = Counter(tokens).most_common(1)[0][0]
         raise LoadError(f"{_KEY}tokens holds {double[:80]!r} twice; convert the model again")
     return list(tokens)
 
