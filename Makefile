@@ -17,11 +17,13 @@ test-full: .venv/ready-dev
 	scripts/check
 	scripts/test --full
 
-.venv/ready: requirements.txt pyproject.toml
+NATIVE := $(wildcard csrc/CMakeLists.txt csrc/*.cpp csrc/*.h csrc/isa/*.cpp csrc/isa/*.h)
+
+.venv/ready: requirements.txt pyproject.toml $(NATIVE)
 	scripts/venv $(PYTHON) requirements.txt
 	touch $@
 
-.venv/ready-dev: requirements-dev.txt requirements.txt pyproject.toml
+.venv/ready-dev: requirements-dev.txt requirements.txt pyproject.toml $(NATIVE)
 	scripts/venv $(PYTHON) requirements-dev.txt
 	touch $@ .venv/ready
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import forerun
-from forerun.assemble import load_words, make_target
+from forerun.assemble import choice_for, opened
 from forerun.control.fixed import Fixed
 from forerun.core.draft import Draft, Law, Tree, Verdict
 from forerun.core.noise import Noise
@@ -19,8 +19,6 @@ from forerun.drafters import DRAFTERS, Entry
 from forerun.engine.step import Parts
 from forerun.testing.conformance import check_drafter
 from forerun.verify import Auto
-from forerun.weights.folder import open_checkpoint
-from forerun.weights.pull import resolve
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,14 +77,12 @@ def by_name() -> forerun.Engine:
 def from_parts() -> forerun.Engine:
     """The same engine put together by hand."""
     config = forerun.Config("smollm2")
-    checkpoint = open_checkpoint(resolve(config.model))
-    words = load_words(checkpoint)
-    target = make_target(checkpoint, words, config)
+    model = opened(config.model, choice_for(config))
     return forerun.Engine(
-        Parts(target, BigramDrafter(BigramOptions(most=2)), Auto()),
+        Parts(model.target(vocab_size=model.words.size), BigramDrafter(BigramOptions(most=2)), Auto()),
         Fixed(Plan(depth=4)),
-        words=words,
-        eos_ids=checkpoint.eos_ids | words.tokenizer.eos_ids,
+        words=model.words,
+        eos_ids=model.eos_ids | model.words.tokenizer.eos_ids,
     )
 
 

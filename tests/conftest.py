@@ -1,4 +1,7 @@
-"""Fixtures that several rooms share: tiny models, made once a run."""
+"""Fixtures that several rooms share: tiny models, made once a run, on both of our runtimes."""
+
+import os
+import tempfile
 
 import pytest
 import torch
@@ -8,9 +11,43 @@ from forerun.core.params import SamplingParams
 from forerun.core.seq import Seq
 from forerun.core.work import Item
 from forerun.models.load import load_network
-from forerun.targets.torch_target import TorchTarget
+from forerun.models.opening import pack_now
+from forerun.native import ext
+from forerun.targets.native_runner import NativeRunner
+from forerun.targets.paged import PagedTarget
+from forerun.targets.torch_runner import TorchRunner
 from forerun.testing.tiny import Tiny, write_folder, write_gguf
 from forerun.weights.folder import open_checkpoint
+
+RUNTIMES = [
+    "torch",
+    pytest.param("native", marks=pytest.mark.skipif(bool(ext.why_not()), reason=f"no native runtime: {ext.why_not()}")),
+]
+HOME, OWN_HOME = os.environ.get("FORERUN_HOME"), pytest.StashKey()
+
+
+def pytest_configure(config):
+    config.stash[OWN_HOME] = tempfile.TemporaryDirectory(prefix="forerun-tests-")
+
+
+def pytest_unconfigure(config):
+    config.stash[OWN_HOME].cleanup()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item):
+    """Tiny models are packed into a place of their own; real ones are kept, as the user's are."""
+    home = HOME if item.get_closest_marker("real") else item.config.stash[OWN_HOME].name
+    if home is None:
+        os.environ.pop("FORERUN_HOME", None)
+    else:
+        os.environ["FORERUN_HOME"] = home
+
+
+@pytest.fixture(scope="session", params=RUNTIMES)
+def runtime(request):
+    """Both of our own runtimes."""
+    return request.param
 
 
 @pytest.fixture(scope="session")
@@ -47,14 +84,28 @@ class Checked:
 class Transformer:
     """A real network of 32 ids (two layers of width 16, two heads, float32) behind as many targets as a test wants."""
 
-    def __init__(self, folder, **extra):
+    def __init__(self, runtime, folder, **extra):
         family = "mistral" if extra else "llama"
         tiny = Tiny(family, hidden=16, heads=2, kv_heads=2, inner=32, vocab=32, extra=extra)
         checkpoint = open_checkpoint(write_folder(folder, tiny, tokenizer=False))
-        self.network = load_network(checkpoint, torch.float32, "cpu")
+        self.runtime = runtime
+        if runtime == "torch":
+            self.network = load_network(checkpoint, torch.float32, "cpu")
+        else:
+            self.packed = pack_now(checkpoint, "f32")
 
-    def target(self, **options):
-        return TorchTarget(self.network, name="tiny", fingerprint="tiny", **options)
+    def target(self, block_size=16, **options):
+        if self.runtime == "native" and block_size != 16:
+            pytest.skip("the native runtime's blocks have 16 tokens")
+        runner = TorchRunner(self.network) if self.runtime == "torch" else NativeRunner(self.packed)
+        return PagedTarget(runner, name="tiny", fingerprint="tiny", block_size=block_size, **options)
+
+    def pad(self, target, padded):
+        """Let a batch be one padded span, as on an accelerator, or not."""
+        if self.runtime == "torch":
+            object.__setattr__(target.runner.viewer, "padded", padded)
+        elif padded:
+            pytest.skip("the native runtime pads nothing")
 
     def checked(self, **options):
         """A target that finds a wrong row at once."""
@@ -69,25 +120,37 @@ class Transformer:
 
 @pytest.fixture(scope="session")
 def _transformers(tmp_path_factory):
-    root = tmp_path_factory.mktemp("transformers")
-    return {None: Transformer(root / "full"), 8: Transformer(root / "window", sliding_window=8)}
+    made = {}
+
+    def make(runtime, **extra):
+        key = (runtime, *extra.items())
+        if key not in made:
+            made[key] = Transformer(runtime, tmp_path_factory.mktemp("transformer"), **extra)
+        return made[key]
+
+    return make
 
 
 @pytest.fixture
 def _one_thread():
-    threads = torch.get_num_threads()
+    threads, native = torch.get_num_threads(), ext.extension()
+    own = native.threads() if native else 0
     torch.set_num_threads(1)
+    if native:
+        native.set_threads(1)
     yield
     torch.set_num_threads(threads)
+    if native:
+        native.set_threads(own)
 
 
 @pytest.fixture
-def transformer(_transformers, _one_thread):
+def transformer(runtime, _transformers, _one_thread):
     """A tiny network on one thread: two would mostly wait for each other."""
-    return _transformers[None]
+    return _transformers(runtime)
 
 
 @pytest.fixture
-def windowed(_transformers, _one_thread):
+def windowed(runtime, _transformers, _one_thread):
     """The same with an attention window of eight tokens."""
-    return _transformers[8]
+    return _transformers(runtime, sliding_window=8)

@@ -1,5 +1,7 @@
 """From names to engines, on tiny models in real files: identity across formats, runtimes, drafters and verifiers.
 
+A test that takes `runtime` runs on both of our own.
+
 The grid is named and small here; `make test-full` runs all of it.
 """
 
@@ -12,8 +14,10 @@ from safetensors.torch import load_file, save_file
 
 import forerun
 from forerun.core.errors import CapacityError, LoadError, LossyError, SpecError
+from forerun.native import ext
 from forerun.testing.tiny import REAL, SPECIALS, Tiny, write_folder, write_gguf
 
+OWN = ["torch", *([] if ext.why_not() else ["native"])]
 PROMPTS = ["abcabcabcab", "Hello, hello, hello", "x", "The cat. The dog. The"]
 DRAFTERS = {
     "ngram": "ngram",
@@ -55,9 +59,9 @@ def answers(models, model, drafter, params, prompts=PROMPTS, **options):
 
 
 @pytest.fixture(scope="module")
-def plain(models):
+def plain(models, runtime):
     """Plain decoding's answers, by parameters."""
-    return {name: answers(models, "folder", "none", params)[0] for name, params in PARAMS.items()}
+    return {name: answers(models, "folder", "none", params, runtime=runtime)[0] for name, params in PARAMS.items()}
 
 
 SMOKE = [
@@ -74,20 +78,20 @@ REST = [pair for pair in itertools.product(DRAFTERS, PARAMS) if pair not in SMOK
 @pytest.mark.parametrize(
     ("drafter", "params"), [*SMOKE, *(pytest.param(*pair, marks=pytest.mark.full) for pair in REST)]
 )
-def test_chosen_drafts_give_the_text_of_plain_decoding(models, plain, drafter, params):
-    got, results = answers(models, "folder", DRAFTERS[drafter], PARAMS[params])
+def test_chosen_drafts_give_the_text_of_plain_decoding(models, plain, runtime, drafter, params):
+    got, results = answers(models, "folder", DRAFTERS[drafter], PARAMS[params], runtime=runtime)
     assert got == plain[params]
     assert all(result.stats.drafted >= result.stats.accepted for result in results)
 
 
 @pytest.mark.parametrize("drafter", SAMPLED)
-def test_sampled_drafts_are_chosen_at_temperature_zero(models, plain, drafter):
-    assert answers(models, "folder", SAMPLED[drafter], {})[0] == plain["greedy"]
+def test_sampled_drafts_are_chosen_at_temperature_zero(models, plain, runtime, drafter):
+    assert answers(models, "folder", SAMPLED[drafter], {}, runtime=runtime)[0] == plain["greedy"]
 
 
-def test_an_identity_draft_is_always_accepted(models):
+def test_an_identity_draft_is_always_accepted(models, runtime):
     """Failure case 7, 128: the same model in both roles, the second time out of the prefix memory."""
-    with forerun.load(str(models["folder"]), f"model:path={models['folder']},depth=4") as engine:
+    with forerun.load(str(models["folder"]), f"model:path={models['folder']},depth=4", runtime=runtime) as engine:
         for params in ({}, {"temperature": 0.8, "seed": 5}):
             for _ in range(2):
                 stats = engine.generate(list(range(40, 72)), max_tokens=11, ignore_eos=True, **params).stats
@@ -96,20 +100,21 @@ def test_an_identity_draft_is_always_accepted(models):
         assert stats.reused > 0
 
 
-def test_an_identity_draft_that_is_sampled_is_always_accepted(models):
-    with forerun.load(str(models["folder"]), f"model:path={models['folder']},depth=4,law=sampled") as engine:
+def test_an_identity_draft_that_is_sampled_is_always_accepted(models, runtime):
+    drafter = f"model:path={models['folder']},depth=4,law=sampled"
+    with forerun.load(str(models["folder"]), drafter, runtime=runtime) as engine:
         stats = engine.generate("abc", max_tokens=41, ignore_eos=True, temperature=1.0, top_p=0.9, seed=3).stats
         assert stats.acceptance == pytest.approx(1.0, abs=0.05)
 
 
 @pytest.mark.parametrize("verify", ["match", "tree", "traversal", "reference", "token", "block", "greedy", "auto"])
-def test_every_lossless_verifier_keeps_the_greedy_text(models, plain, verify):
-    assert answers(models, "folder", "ngram:min=1,factor=8", {}, verify=verify)[0] == plain["greedy"]
+def test_every_lossless_verifier_keeps_the_greedy_text(models, plain, runtime, verify):
+    assert answers(models, "folder", "ngram:min=1,factor=8", {}, verify=verify, runtime=runtime)[0] == plain["greedy"]
 
 
 @pytest.mark.parametrize("params", ["greedy", "sampled"])
-def test_formats_hold_the_same_model(models, plain, params):
-    assert answers(models, "gguf", "ngram", PARAMS[params])[0] == plain[params]
+def test_formats_hold_the_same_model(models, plain, runtime, params):
+    assert answers(models, "gguf", "ngram", PARAMS[params], runtime=runtime)[0] == plain[params]
 
 
 @pytest.mark.parametrize(("drafter", "params"), [("none", "greedy"), ("ngram", "greedy"), ("model tree", "sampled")])
@@ -119,47 +124,48 @@ def test_runtimes_say_the_same(models, plain, drafter, params):
 
 
 @pytest.mark.parametrize("family", ["mistral", "qwen2", "qwen3"])
-def test_families_speculate_without_a_difference(tmp_path, family):
+def test_families_speculate_without_a_difference(tmp_path, runtime, family):
     extra = {"sliding_window": 16} if family == "mistral" else {}
     tiny = Tiny(family, extra=extra, tied=family != "qwen3")
     here = {"model": write_folder(tmp_path / "m", tiny), "gguf": write_gguf(tmp_path / "m.gguf", tiny)}
-    expected = answers(here, "model", "none", {})[0]
-    assert answers(here, "model", "suffix:width=2,nodes=8,min_match=1,factor=4", {})[0] == expected
+    expected = answers(here, "model", "none", {}, runtime=runtime)[0]
+    tree = "suffix:width=2,nodes=8,min_match=1,factor=4"
+    assert answers(here, "model", tree, {}, runtime=runtime)[0] == expected
     if not extra:
-        assert answers(here, "gguf", "ngram", {})[0] == expected
+        assert answers(here, "gguf", "ngram", {}, runtime=runtime)[0] == expected
 
 
-def test_half_precision_runs(models):
-    got, _ = answers(models, "folder", "ngram", {}, dtype="bfloat16")
+def test_half_precision_runs(models, runtime):
+    got, _ = answers(models, "folder", "ngram", {}, dtype="bfloat16", runtime=runtime)
     assert [len(ids) for ids in got] == [24] * len(PROMPTS)
 
 
-def test_memory_so_tight_that_preemption_happens(models, plain):
-    got, results = answers(models, "folder", "ngram", {}, max_len=64, kv_tokens=64)
+def test_memory_so_tight_that_preemption_happens(models, plain, runtime):
+    got, results = answers(models, "folder", "ngram", {}, max_len=64, kv_tokens=64, runtime=runtime)
     assert got == plain["greedy"]
     assert sum(result.stats.preempted for result in results) > 0
 
 
-def test_chat_turns_reuse_their_common_beginning(models):
+def test_chat_turns_reuse_their_common_beginning(models, runtime):
     messages = [{"role": "user", "content": "Tell me of the sea, and of ships, and of storms."}]
-    with forerun.load(str(models["folder"]), "ngram") as engine:
+    with forerun.load(str(models["folder"]), "ngram", runtime=runtime) as engine:
         first = engine.generate(engine.chat(messages), max_tokens=20, ignore_eos=True)
         messages += [{"role": "assistant", "content": first.text}, {"role": "user", "content": "And then?"}]
         again = engine.generate(engine.chat(messages), max_tokens=20, ignore_eos=True)
         assert again.stats.reused >= 48
-        with forerun.load(str(models["folder"]), reuse=False) as fresh:
+        with forerun.load(str(models["folder"]), reuse=False, runtime=runtime) as fresh:
             assert fresh.generate(engine.chat(messages), max_tokens=20, ignore_eos=True).token_ids == again.token_ids
 
 
-def test_siblings_read_their_prompt_once(models):
-    with forerun.load(str(models["folder"])) as engine:
+def test_siblings_read_their_prompt_once(models, runtime):
+    with forerun.load(str(models["folder"]), runtime=runtime) as engine:
         result = engine.generate("p" * 100, n=4, temperature=1.0, seed=1, max_tokens=8, ignore_eos=True)
         assert sum(choice.stats.prefilled for choice in result.choices) < 160
         assert [choice.stats.reused >= 96 for choice in result.choices] == [False, True, True, True]
 
 
-def test_the_seed_of_a_choice_is_the_same_alone_and_among_siblings(models):
-    with forerun.load(str(models["folder"]), "ngram:min=1") as engine:
+def test_the_seed_of_a_choice_is_the_same_alone_and_among_siblings(models, runtime):
+    with forerun.load(str(models["folder"]), "ngram:min=1", runtime=runtime) as engine:
         params = {"temperature": 1.0, "seed": 9, "max_tokens": 12, "ignore_eos": True}
         many = [choice.token_ids for choice in engine.generate("ab", n=3, **params).choices]
         assert engine.generate("ab", n=1, **params).token_ids == many[0]
@@ -198,6 +204,12 @@ BAD = {
     "too many skipped layers": ({"drafter": "skip:layers=2"}, SpecError, "layers"),
     "a context the model has not": ({"max_len": 100000}, SpecError, "max_len"),
     "no threads": ({"threads": 0}, SpecError, "threads"),
+    "an unknown weight format": ({"weights": "q5"}, SpecError, "q4"),
+    "an unknown memory format": ({"kv": "f16"}, SpecError, "bf16"),
+    "weights for a runtime that has none": ({"runtime": "torch", "weights": "int8"}, SpecError, "weights int8.*dtype"),
+    "memory for a runtime that has none": ({"runtime": "hf", "kv": "int8"}, SpecError, "kv int8.*dtype"),
+    "weights on another device": ({"device": "cuda", "weights": "int8"}, SpecError, "device cuda"),
+    "weights and a half precision": ({"dtype": "float16", "weights": "int8"}, SpecError, "float16"),
     "foreseen drafts for a rule of rejection": (
         {"drafter": "model:path={draft}", "verify": "block"},
         LossyError,
@@ -224,17 +236,17 @@ def test_138_depth_zero_is_off_and_a_text_is_read_as_a_number(models):
 
 
 def test_139_options_reach_either_runtime(models):
-    for runtime in ("torch", "hf"):
+    for runtime in (*OWN, "hf"):
         with forerun.load(str(models["folder"]), runtime=runtime, kv_tokens=128, max_len=96, reuse=False) as engine:
             target = engine.parts.target
             usage = target.usage
             assert target.spec.max_len == 96
-            assert usage.free == (8 if runtime == "torch" else 128), "blocks, or tokens"
+            assert usage.free == (128 if runtime == "hf" else 8), "blocks, or tokens"
             engine.generate("x" * 40, max_tokens=2)
             assert target.usage == usage, "nothing is kept without reuse"
 
 
-@pytest.mark.parametrize("target", ["torch", "hf"])
+@pytest.mark.parametrize("target", [*OWN, "hf"])
 @pytest.mark.parametrize("end", [65, 66, 67, 259])
 def test_35_every_source_s_end_tokens_end(tmp_path, target, end):
     """The config names one, the generation config that and another, the tokenizer its own; 67 is nobody's."""
@@ -301,16 +313,16 @@ def loud(path, vocab):
     return str(folder)
 
 
-@pytest.mark.parametrize("runtime", ["torch", "hf"])
+@pytest.mark.parametrize("on", [*OWN, "hf"])
 @pytest.mark.parametrize(("target", "draft"), [(272, 264), (264, 272)])
-def test_60_padded_ids_are_never_said_nor_proposed(tmp_path, target, draft, runtime):
+def test_60_padded_ids_are_never_said_nor_proposed(tmp_path, target, draft, on):
     """The tables differ in size, the tokenizers do not; both models would like padding best."""
     paths = loud(tmp_path / "target", target), loud(tmp_path / "draft", draft)
     for params in ({}, {"temperature": 1.0, "seed": 3}):
         told = {**params, "max_tokens": 16, "ignore_eos": True}
-        with forerun.load(paths[0], runtime=runtime) as engine:
+        with forerun.load(paths[0], runtime=on) as engine:
             plain = engine.generate("abc", **told).token_ids
-        with forerun.load(paths[0], f"model:path={paths[1]}", runtime=runtime) as engine:
+        with forerun.load(paths[0], f"model:path={paths[1]}", runtime=on) as engine:
             drafter, seen = engine.parts.drafter, []
             inner = drafter.draft
             drafter.draft = lambda *args: seen.append(inner(*args)) or seen[-1]
@@ -336,11 +348,11 @@ def test_a_draft_model_with_another_tokenizer_is_refused_and_named(models, tmp_p
         forerun.load(str(models["folder"]), f"model:path={other}")
 
 
-def test_69_a_draft_model_with_a_shorter_context_stops_drafting(models, tmp_path):
+def test_69_a_draft_model_with_a_shorter_context_stops_drafting(models, tmp_path, runtime):
     draft = write_folder(tmp_path / "short", Tiny(seed=0, max_len=16))
-    with forerun.load(str(models["folder"]), f"model:path={draft},depth=4", max_len=200) as engine:
+    with forerun.load(str(models["folder"]), f"model:path={draft},depth=4", max_len=200, runtime=runtime) as engine:
         result = engine.generate(list(range(40, 52)), max_tokens=30, ignore_eos=True)
-    with forerun.load(str(models["folder"])) as engine:
+    with forerun.load(str(models["folder"]), runtime=runtime) as engine:
         assert engine.generate(list(range(40, 52)), max_tokens=30, ignore_eos=True).token_ids == result.token_ids
     assert 0 < result.stats.drafted <= 8
 
@@ -355,7 +367,7 @@ def test_a_path_is_a_model(models):
         assert engine.parts.target.spec.name == "folder"
 
 
-def test_foreseen_drafts_stand_more_often_than_the_likeliest_and_keep_the_seed_s_text(models, tmp_path):
+def test_foreseen_drafts_stand_more_often_than_the_likeliest_and_keep_the_seed_s_text(tmp_path, runtime):
     """The draft model is a near copy of a flat target, so that at temperature 1.5 the likeliest token seldom comes."""
     tiny = Tiny(sharpness=2.0, max_len=512)
     target, draft = write_folder(tmp_path / "target", tiny), write_folder(tmp_path / "draft", tiny)
@@ -364,11 +376,11 @@ def test_foreseen_drafts_stand_more_often_than_the_likeliest_and_keep_the_seed_s
     moved = {k: v + 0.1 * v.std() * torch.randn(v.shape, generator=noise) for k, v in weights.items()}
     save_file(moved, draft / "model.safetensors")
     params = {"temperature": 1.5, "seed": 3, "max_tokens": 200, "ignore_eos": True}
-    with forerun.load(str(target)) as engine:
+    with forerun.load(str(target), runtime=runtime) as engine:
         plain = engine.generate("The sea", **params)
     tau = {}
     for law in ("chosen", "foreseen"):
-        with forerun.load(str(target), f"model:path={draft},law={law},depth=4") as engine:
+        with forerun.load(str(target), f"model:path={draft},law={law},depth=4", runtime=runtime) as engine:
             result = engine.generate("The sea", **params)
         assert result.token_ids == plain.token_ids
         tau[law] = result.stats.tau

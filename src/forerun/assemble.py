@@ -7,9 +7,10 @@ drafter and a verifier that would not be lossless together, trees for a target t
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any, Literal, cast
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, cast
 
 import torch
 
@@ -22,11 +23,12 @@ from forerun.core.protocols import Drafter, Target, Verifier
 from forerun.drafters.names import DRAFTERS, Entry, drafter_entry
 from forerun.engine.engine import Engine
 from forerun.engine.step import Parts
-from forerun.text.from_folder import from_folder
-from forerun.text.from_gguf import from_gguf
+from forerun.models.opening import open_model, tokenizer_of, words_of
+from forerun.native import ext
+from forerun.targets.choice import KV, Choice, Dtype, Runtime, Weights, Wish, choose
+from forerun.targets.paged import PagedTarget
 from forerun.text.words import TextWords
 from forerun.verify.names import verifier
-from forerun.weights.folder import Checkpoint, open_checkpoint
 from forerun.weights.pull import resolve
 
 
@@ -40,12 +42,19 @@ class Config:
     """`name[:key=value,…]`; see `forerun drafters`."""
     verify: str = "auto"
     """How drafts are judged; `auto` takes the best lossless rule for each draft."""
-    runtime: Literal["torch", "hf"] = "torch"
-    """`torch` is our own; `hf` runs the model through transformers (extra `hf`)."""
-    dtype: Literal["float32", "bfloat16", "float16"] = "float32"
+    runtime: Runtime = "auto"
+    """`native` is our own for CPUs, compiled; `torch` our own for the rest; `hf` runs the model through transformers
+    (extra `hf`). `auto` takes native on a CPU if its extension is there, else torch; `choice_for` says why."""
+    weights: Weights = "auto"
+    """Format of the weights on the native runtime; `auto` keeps what the file holds where there is a kernel for it."""
+    kv: KV = "auto"
+    """Format of keys and values on the native runtime; `auto` is f32 for f32 weights, else bf16."""
+    dtype: Dtype = "auto"
+    """Of weights and memory on the other runtimes, float32 if `auto`. On the native one float32 and bfloat16 stand for
+    weights and kv."""
     device: str = "cpu"
     threads: int | None = None
-    """CPU threads; None leaves torch's choice."""
+    """CPU threads; None leaves what is: at first as many as there are cores to use."""
     max_len: int | None = None
     """Context in tokens; None is what the model was made for."""
     kv_tokens: int | None = None
@@ -72,16 +81,14 @@ def load(model: str | os.PathLike[str], drafter: str = "none", **options: object
 
 def assemble(config: Config) -> Engine:
     """The engine that `config` describes."""
-    if config.threads is not None:
-        if config.threads < 1:
-            raise SpecError(f"threads must be a whole number from 1 up, got {config.threads}")
-        torch.set_num_threads(config.threads)
     spec = Spec.parse(config.drafter)
     drafter_entry(spec.name)
     verify = verifier(config.verify)
-    checkpoint = open_checkpoint(resolve(config.model))
-    words = load_words(checkpoint)
-    target = make_target(checkpoint, words, config)
+    choice = choice_for(config)
+    use_threads(config.threads, choice)
+    model = opened(config.model, choice)
+    words = model.words
+    target = model.target(vocab_size=words.size, kv_tokens=config.kv_tokens, max_len=config.max_len, reuse=config.reuse)
     plan, up_to, values = split_plan(spec)
     drafter = make_drafter(spec.name, values, target, words, config)
     check_pairing(target, drafter, verify, plan)
@@ -89,16 +96,60 @@ def assemble(config: Config) -> Engine:
         Parts(target, drafter, verify),
         Fixed(plan if spec.name != "none" else Plan.none(), up_to),
         words=words,
-        eos_ids=checkpoint.eos_ids | words.tokenizer.eos_ids,
+        eos_ids=model.eos_ids | words.tokenizer.eos_ids,
         chunk=config.chunk,
         max_batch=config.max_batch,
         clock=make_clock(config),
     )
 
 
-def load_words(checkpoint: Checkpoint) -> TextWords:
-    """The checkpoint's own tokenizer."""
-    return TextWords(from_gguf(checkpoint.metadata) if checkpoint.kind == "gguf" else from_folder(checkpoint.path))
+def choice_for(config: Config) -> Choice:
+    """The runtime that runs this, and why; SpecError for options that contradict one another."""
+    return choose(Wish(config.runtime, config.weights, config.kv, config.dtype, config.device))
+
+
+def use_threads(count: int | None, choice: Choice) -> None:
+    """Compute on so many CPU threads from now on."""
+    if count is None:
+        return
+    if count < 1:
+        raise SpecError(f"threads must be a whole number from 1 up, got {count}")
+    torch.set_num_threads(count)
+    if choice.runtime == "native":
+        ext.set_threads(count)
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A model's files, opened for a runtime: `target`, called with the sizes wanted, is the model behind `Target`."""
+
+    words: TextWords
+    eos_ids: frozenset[int]
+    target: Callable[..., Target]
+
+
+def opened(name: str, choice: Choice) -> Opened:
+    """The model called `name`; what only other runtimes need is not imported."""
+    path = resolve(name)
+    if choice.runtime == "native":
+        from forerun.targets.native_runner import load as load_native
+
+        packed = open_model(path, choice.weights)
+        return Opened(words_of(packed), packed.eos_ids, partial(load_native, packed, kv=choice.kv))
+    from forerun.weights.folder import open_checkpoint
+
+    checkpoint = open_checkpoint(path)
+    words = TextWords(tokenizer_of(checkpoint))
+    make: Callable[..., Target]
+    if choice.runtime == "hf":
+        from forerun.targets.hf_target import load as load_hf
+
+        make = partial(load_hf, checkpoint.path, dtype=choice.dtype, device=choice.device)
+    else:
+        from forerun.targets.load import load as load_torch
+
+        make = partial(load_torch, checkpoint, dtype=choice.dtype, device=choice.device)
+    return Opened(words, checkpoint.eos_ids, make)
 
 
 def make_clock(config: Config) -> Clock:
@@ -106,33 +157,6 @@ def make_clock(config: Config) -> Clock:
     if not config.timed:
         return NO_CLOCK
     return PhaseClock(torch.cuda.synchronize if config.device.startswith("cuda") else None)
-
-
-def make_target(checkpoint: Checkpoint, words: TextWords, config: Config) -> Target:
-    """The model behind the `Target` protocol, on the runtime that `config` names."""
-    if config.runtime == "hf":
-        from forerun.targets.hf_target import load as load_hf
-
-        return load_hf(
-            checkpoint.path,
-            vocab_size=words.size,
-            dtype=config.dtype,
-            device=config.device,
-            kv_tokens=config.kv_tokens,
-            max_len=config.max_len,
-            reuse=config.reuse,
-        )
-    from forerun.targets.load import load as load_torch
-
-    return load_torch(
-        checkpoint,
-        vocab_size=words.size,
-        dtype=config.dtype,
-        device=config.device,
-        kv_tokens=config.kv_tokens,
-        max_len=config.max_len,
-        reuse=config.reuse,
-    )
 
 
 def split_plan(spec: Spec) -> tuple[Plan, int | None, dict[str, object]]:
@@ -198,10 +222,8 @@ def cascade(values: Mapping[str, object], target: Target, words: TextWords, conf
 
 def shallow(target: Target, layers: int | None) -> Target:
     """The target's own first layers as a model of their own."""
-    from forerun.targets.torch_target import TorchTarget
-
-    if not isinstance(target, TorchTarget):
-        raise SpecError("skip drafts with the target's own first layers, which only the torch runtime can run alone")
+    if not isinstance(target, PagedTarget):
+        raise SpecError("skip drafts with the target's own first layers, which runtime hf cannot run alone")
     return target.shallow(layers if layers is not None else max(1, target.spec.layers // 3))
 
 
@@ -209,15 +231,14 @@ def draft_target(path: str, target: Target, words: TextWords, config: Config) ->
     """A draft model, refused if its tokenizer is not the target's."""
     if not path:
         raise SpecError("the model drafter needs a model: -d model:path=PATH (a folder, a .gguf file or org/name)")
-    checkpoint = open_checkpoint(resolve(path))
-    own = load_words(checkpoint)
-    difference = words.tokenizer.differences(own.tokenizer)
+    model = opened(path, choice_for(config))
+    difference = words.tokenizer.differences(model.words.tokenizer)
     if difference:
         raise SpecError(
             f"the draft model {path!r} reads text with another tokenizer than {target.spec.name!r}: {difference}; "
             "take a draft model of the same family"
         )
-    return make_target(checkpoint, words, replace(config, max_len=None))
+    return model.target(vocab_size=words.size, kv_tokens=config.kv_tokens, reuse=config.reuse)
 
 
 def check_pairing(target: Target, drafter: Drafter, verify: Verifier, plan: Plan) -> None:

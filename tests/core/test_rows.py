@@ -5,8 +5,9 @@ from forerun.core.draft import Tree
 from forerun.core.errors import BrokenInvariant, SpecError
 from forerun.core.noise import SeededNoise
 from forerun.core.params import SamplingParams
-from forerun.core.rows import Rows, shape
+from forerun.core.rows import Rows
 from forerun.core.seq import Seq, Token
+from forerun.core.vocabulary import Support, shape
 from forerun.core.work import Item
 
 
@@ -176,3 +177,47 @@ def test_a_target_that_returns_too_few_rows_is_found_out():
     seq = Seq(0, [1], SamplingParams(), 10)
     with pytest.raises(BrokenInvariant, match="rows"):
         Rows([Item(seq, 0, 0, Tree((1, 2), (-1, 0)))], torch.zeros(1, 4), 4)
+
+
+def test_the_target_s_own_argmax_is_taken_where_it_is_one():
+    seq = Seq(0, [1], SamplingParams(), 10)
+    items = [Item(seq, 0, 0, Tree((1, 2, 3), (-1, 0, 0)))]
+    logits = torch.tensor([[0.0, 1.0, 2.0, 9.0]] * 3)
+    rows = Rows(items, logits, 3, first_best=[1, 3, 0])  # 1 and 0 are lies, and are believed; 3 is padding
+    assert [rows.argmax(0, node) for node in range(3)] == [1, 2, 0]
+    seq = Seq(0, [1], SamplingParams(logit_bias={0: 100}), 10)
+    assert Rows([Item(seq, 0, 0, Tree.root(1))], logits[:1], 3, first_best=[1]).argmax(0, 0) == 0  # edited
+
+
+@pytest.mark.parametrize("first_best", [None, [-1]])
+def test_logits_that_are_no_numbers_are_a_fault(first_best):
+    logits = torch.tensor([[0.0, float("nan"), 1.0]])
+    for params in (SamplingParams(), SamplingParams(temperature=1.0), SamplingParams(temperature=1.0, top_p=0.5)):
+        rows = Rows([Item(Seq(0, [1], params, 10), 0, 0, Tree.root(1))], logits, 3, first_best=first_best)
+        with pytest.raises(BrokenInvariant, match="logits"):
+            rows.pick(0, 0, SeededNoise([1]))
+
+
+def test_rows_are_shaped_by_the_vocabulary_they_are_given():
+    class Last:
+        def shape(self, row, params):
+            return Support(torch.tensor([row.shape[0] - 1]), torch.ones(1))
+
+        def race(self, weights, key, ids=None):
+            return 0
+
+    vocabulary = Last()
+    seq = Seq(0, [1], SamplingParams(temperature=1.0), 10)
+    rows = Rows([Item(seq, 0, 0, Tree.root(1))], torch.zeros(1, 5), 5, vocabulary=vocabulary)
+    assert rows.pick(0, 0, SeededNoise([1], vocabulary.race)) == 4
+
+
+def test_of_equals_at_a_nucleus_s_border_the_smaller_ids_stay():
+    row = torch.zeros(5000)
+    row[[7, 3000]] = 1.0
+    for params, kept in (
+        (SamplingParams(temperature=1.0, top_k=1), [7]),
+        (SamplingParams(temperature=1.0, top_k=5), [0, 1, 2, 7, 3000]),
+        (SamplingParams(temperature=1.0, top_p=0.0011), [0, 7, 3000]),
+    ):
+        assert shape(row, params).ids.tolist() == kept

@@ -78,14 +78,14 @@ def test_73_unforced_every_round_is_accepted_whole(transformer):
 def test_114_the_draft_model_s_memory_is_flat(transformer, reuse):
     """Sixty requests instead of the three hundred: what leaks per request leaks from the first on."""
     own = transformer.target(kv_tokens=1024, reuse=reuse)
-    drafter, limit, rng = ModelDrafter(own), own.memory.bytes, random.Random(1)
+    drafter, limit, rng = ModelDrafter(own), own.kv_bytes, random.Random(1)
     engine = toy_engine(transformer.target(), drafter, depth=4, eos_ids=())
     for _ in range(60):
         engine.generate([rng.randrange(32) for _ in range(rng.randrange(1, 30))], max_tokens=20)
         assert own.usage.used == 0
         assert own.usage.free == own.pool.blocks - own.usage.remembered
         assert reuse or not own.usage.remembered
-        assert own.memory.bytes == limit
+        assert own.kv_bytes == limit
         assert not (own._open or own.pool._tables or drafter._open or drafter._grown)
     own.pool.check_integrity()
 

@@ -79,7 +79,7 @@ def test_79_a_batch_whose_members_accept_different_lengths(transformer, block_si
         return [token if i < stand else (token + 1) % 32 for i, token in enumerate(right[:4])]
 
     target, drafter, traced = transformer.checked(block_size=block_size), ScriptedDrafter(guess), Traced(Plan(4))
-    object.__setattr__(target._viewer, "padded", padded)
+    transformer.pad(target, padded)
     engine = toy_engine(target, drafter, controller=traced, eos_ids=())
     results = engine.generate_batch(prompts, max_tokens=24)
     assert [result.token_ids for result in results] == alone

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -14,7 +15,12 @@ from forerun.core.seq import Seq
 from forerun.models.config import ModelConfig
 from forerun.models.llama import Network
 from forerun.models.load import build_network
-from forerun.targets.torch_target import TorchTarget
+from forerun.models.opening import pack_now
+from forerun.native.packed import PackedModel
+from forerun.targets.native_runner import NativeRunner
+from forerun.targets.paged import PagedTarget
+from forerun.targets.torch_runner import TorchRunner
+from forerun.weights.folder import Checkpoint
 from forerun.weights.source import Take
 
 VOCAB = 97
@@ -62,6 +68,9 @@ class Tensors(dict[str, Tensor]):
     def load(self, name: str) -> Tensor:
         return self[name]
 
+    def raw(self, name: str) -> None:
+        return None
+
 
 @cache
 def hf_model(family: str) -> Any:
@@ -83,9 +92,19 @@ def network(family: str) -> Network:
     return build_network(config, Take(Tensors(model.state_dict())), torch.float32, "cpu")
 
 
-def target(family: str, **options: Any) -> TorchTarget:
+@cache
+def packed(family: str, weights: str = "f32") -> PackedModel:
+    """The same weights as the native runtime wants them."""
+    model = hf_model(family)
+    config, tensors = model.config.to_dict(), Tensors(model.state_dict())
+    return pack_now(Checkpoint(Path(family), config, tensors, family, frozenset(), "folder"), weights)
+
+
+def target(family: str, runtime: str = "torch", weights: str = "f32", kv: str = "auto", **options: Any) -> PagedTarget:
     options = {"kv_tokens": 512, "name": family, "fingerprint": family, **options}
-    return TorchTarget(network(family), **options)
+    if runtime == "torch":
+        return PagedTarget(TorchRunner(network(family)), **options)
+    return PagedTarget(NativeRunner(packed(family, weights), kv=kv), **options)
 
 
 def hf_forward(family: str, tokens: list[int]) -> Any:

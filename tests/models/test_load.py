@@ -59,7 +59,7 @@ def test_119_a_head_is_as_wide_as_the_config_says(tmp_path):
     tiny = Tiny(hidden=16, heads=4, kv_heads=2, head_dim=8)
     checkpoint = open_checkpoint(write_folder(tmp_path / "m", tiny))
     target = load(checkpoint)
-    assert (target.network.config.head_dim, target.spec.hidden_size) == (8, 16)
+    assert (target.runner.network.config.head_dim, target.spec.hidden_size) == (8, 16)
     assert bool(torch.isfinite(row(tmp_path / "m")).all())
     config = {key: value for key, value in checkpoint.config.items() if key != "head_dim"}
     with pytest.raises(LoadError, match=r"q_proj.*32.*16|q_proj.*16.*32"):  # derived: 16 / 4

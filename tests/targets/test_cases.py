@@ -55,11 +55,13 @@ def test_74_a_window_holds_whatever_the_number_of_tokens_fed(windowed, transform
 @pytest.mark.parametrize("count", [1, 3, 5])
 def test_74_what_is_read_is_bounded_by_the_window(windowed, count):
     """All keys are kept, so that nothing is lost where a guess is refused; window + count - 1 of them are read."""
+    if windowed.runtime == "native":
+        pytest.skip("what torch reads is a view; the native runtime has none")
     target, seq = windowed.target(), Seq(0, list(range(20)), SamplingParams(), 256)
     target.begin(seq)
     target.score([Item(seq, 0, 19, Tree.chain(19, range(count - 1)))])
     part = Part(target.pool.table(seq), 19, 0, Tree.chain(19, range(count - 1)))
-    (span,) = target._viewer.view([part]).spans
+    (span,) = target.runner.viewer.view([part]).spans
     read = span.reads[8].slots
     assert read.stop - read.start == 8 + count - 1
 
@@ -84,7 +86,7 @@ def test_127_slots_are_looked_up_not_counted_on(transformer, padded):
     prefix, prompts = [9, 8, 7, 6, 5, 4], ([9, 8, 7, 6, 5, 4, 3, 1], [9, 8, 7, 6, 5, 4, 30])
     cold = [toy_engine(transformer.target(), eos_ids=()).generate(p, max_tokens=12).token_ids for p in prompts]
     target = fragmented(transformer)
-    object.__setattr__(target._viewer, "padded", padded)
+    transformer.pad(target, padded)
     guess = lambda seq: [*cold[seq.id][len(seq.output) :][:2], 31]
     engine = toy_engine(target, guess, depth=3, eos_ids=())
     requests = [engine.add(prompts[0], max_tokens=12)]
@@ -109,15 +111,15 @@ def test_127_slots_are_looked_up_not_counted_on(transformer, padded):
 @pytest.mark.parametrize("reuse", [True, False])
 def test_160_what_is_remembered_is_visible_and_bounded(transformer, reuse):
     target = transformer.target(kv_tokens=4096, reuse=reuse)
-    limit = target.memory.bytes
-    assert limit == 1 << 20
+    limit = target.kv_bytes
+    assert limit == 4096 * target.runner.facts.token_bytes
     engine = toy_engine(target, always([1, 2]), depth=2, eos_ids=())
     sizes = []
     for i in range(200):
         engine.generate([i % 32, i // 32, *[(i * j) % 32 for j in range(40)]], max_tokens=3)
         usage = target.usage
         assert (usage.used, usage.used + usage.remembered + usage.free) == (0, 256)
-        assert target.memory.bytes == limit
+        assert target.kv_bytes == limit
         sizes.append(usage.remembered)
     target.pool.check_integrity()
     assert len(target.pool._found) == sizes[-1]

@@ -14,7 +14,7 @@ from forerun.core.errors import BrokenInvariant, CapacityError, SpecError
 from forerun.core.seq import Seq
 from forerun.core.work import Item
 from forerun.targets.load import usable_device
-from forerun.targets.torch_target import TorchTarget
+from forerun.targets.paged import PagedTarget
 
 CLOSE = dict(rtol=1e-4, atol=1e-4)
 
@@ -48,7 +48,7 @@ def test_random_use_equals_fresh_forwards(family: str, block_size: int, seed: in
     draw = random.Random(seed)
     ours = target(family, kv_tokens=160, block_size=block_size, reuse=bool(seed % 4), max_len=None)
     if seed % 2:  # as on an accelerator: a batch is one padded span
-        object.__setattr__(ours._viewer, "padded", True)
+        object.__setattr__(ours.runner.viewer, "padded", True)
     prompts = [text(20, 1), text(20, 1)[:13] + text(5, 2), text(3, 3)]
     running: list[Seq] = []
     for _ in range(16):
@@ -195,7 +195,7 @@ def test_rows_stop_at_the_real_vocabulary() -> None:
 def test_shallow_is_the_model_without_its_later_layers() -> None:
     ours = target("llama")
     low = ours.shallow(1)
-    assert low.spec.layers == 1 and low.memory.bytes * 2 == ours.memory.bytes
+    assert low.spec.layers == 1 and low.kv_bytes * 2 == ours.kv_bytes
     each = seq(text(9))
     low.begin(each)
     row = low.score([Item(each, 0, 8, Tree.root(each.last))]).raw(0, 0)
@@ -235,4 +235,4 @@ def test_impossible_sizes_and_devices_are_refused() -> None:
             target("llama", **options)
     with pytest.raises(SpecError, match="not available"):
         usable_device("hpu:9")
-    assert isinstance(target("llama", kv_tokens=None), TorchTarget)
+    assert isinstance(target("llama", kv_tokens=None), PagedTarget)

@@ -1,8 +1,11 @@
+import json
+
 import pytest
 
-from forerun.core.errors import SpecError
+from forerun.core.errors import LoadError, SpecError
 from forerun.text.from_folder import from_folder
 from forerun.text.from_gguf import from_gguf
+from forerun.text.tokenizer import Tokenizer
 
 
 @pytest.fixture
@@ -72,3 +75,36 @@ def test_both_formats_agree(make, bpe, tmp_path):
     assert folder.differences(bpe) is None
     for text in ("hello world 123", "  two\n\n lines", "über 12", ""):
         assert folder.encode(text, bos=True) == bpe.encode(text, bos=True)
+
+
+@pytest.mark.parametrize("kind", ["bpe gguf", "spm gguf", "bpe folder", "spm folder", "qwen gguf"])
+def test_a_state_gives_the_same_tokenizer_again(kind, make, tmp_path):
+    tokenizer = {
+        "bpe gguf": lambda: from_gguf(make.bpe_metadata(eot_token_id=260)),
+        "qwen gguf": lambda: from_gguf(make.bpe_metadata("qwen2")),
+        "spm gguf": lambda: from_gguf(make.spm_metadata()),
+        "bpe folder": lambda: from_folder(make.bpe_folder(tmp_path / "m")),
+        "spm folder": lambda: from_folder(make.spm_folder(tmp_path / "m")),
+    }[kind]()
+    again = Tokenizer.from_state(json.loads(json.dumps(tokenizer.state())))
+    same = ("size", "bos_id", "eos_id", "eos_ids", "unk_id", "pad_id", "special", "specials", "strip_space")
+    for name in (*same, "chat_template", "fingerprint"):
+        assert getattr(again, name) == getattr(tokenizer, name), name
+    assert again.differences(tokenizer) is None
+    texts = ["", " ", "hello", " hello world 1 12", "hell<tool>o</s>\n", "é 漢字 🙂 e\u0301", "<s>hello", "a\x00b"]
+    for text in texts:
+        for bos in (True, False):
+            ids = tokenizer.encode(text, bos=bos)
+            assert again.encode(text, bos=bos) == ids
+            assert again.decode(ids) == tokenizer.decode(ids)
+    assert [again.token_bytes(i) for i in range(again.size)] == [tokenizer.token_bytes(i) for i in range(again.size)]
+    assert again.state() == tokenizer.state()
+
+
+@pytest.mark.parametrize(
+    "change", [{"pieces": "?"}, {"lengths": 3}, {"backend": "{}"}, {"settings": {"x": 1}}, {"special": {"a": "b"}}]
+)
+def test_a_damaged_state_is_a_load_error(change, make):
+    state = {**make.bytes_only.state(), **change}
+    with pytest.raises(LoadError):
+        Tokenizer.from_state(state)

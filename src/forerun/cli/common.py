@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from forerun.engine.engine import Engine
     from forerun.engine.results import Choice, Result
 
-ENGINE = ("runtime", "dtype", "device", "verify", "threads", "max_len", "kv_tokens")
+ENGINE = ("runtime", "weights", "kv", "dtype", "device", "verify", "threads", "max_len", "kv_tokens")
 SAMPLING = (
     "temperature",
     "top_k",
@@ -41,10 +41,28 @@ def add_engine(parser: argparse.ArgumentParser) -> None:
         "-d", "--drafter", default="none", metavar="NAME[:KEY=VALUE,…]", help="see `forerun drafters` (none)"
     )
     group.add_argument("--verify", help="how drafts are judged (auto: the best lossless rule for each)")
-    group.add_argument("--runtime", choices=("torch", "hf"), help="our own runtime, or transformers (torch)")
-    group.add_argument("--dtype", choices=("float32", "bfloat16", "float16"), help="of weights and memory (float32)")
+    group.add_argument(
+        "--runtime",
+        choices=("auto", "native", "torch", "hf"),
+        help="native is our own for CPUs, torch our own for the rest, hf is transformers (auto: the first that runs)",
+    )
+    group.add_argument(
+        "--weights",
+        choices=("auto", "f32", "bf16", "int8", "q4", "nf4"),
+        help="format of the weights on the native runtime (auto: the file's own, or int8)",
+    )
+    group.add_argument(
+        "--kv",
+        choices=("auto", "f32", "bf16", "int8"),
+        help="format of keys and values on the native runtime (auto: f32 for f32 weights, else bf16)",
+    )
+    group.add_argument(
+        "--dtype",
+        choices=("auto", "float32", "bfloat16", "float16"),
+        help="of weights and memory on the other runtimes (auto: float32)",
+    )
     group.add_argument("--device", help="cpu, cuda, cuda:1, … (cpu)")
-    group.add_argument("--threads", type=int, help="CPU threads (torch's choice)")
+    group.add_argument("--threads", type=int, help="CPU threads (as many as there are cores to use)")
     group.add_argument("--max-len", type=int, help="context in tokens (the model's)")
     group.add_argument("--kv-tokens", type=int, help="memory for keys and values, in tokens")
 

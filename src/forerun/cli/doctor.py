@@ -33,11 +33,12 @@ def findings() -> dict[str, object]:
     import torch
 
     from forerun import __version__
+    from forerun.targets.choice import Wish, choose
     from forerun.weights.pull import fetched, home
 
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     cuda = torch.cuda.is_available()
     model = fetched("smollm2")
+    choice = choose(Wish())
     return {
         "forerun": __version__,
         "python": platform.python_version(),
@@ -45,15 +46,56 @@ def findings() -> dict[str, object]:
         "transformers": _version("transformers", 'not installed; the hf runtime needs pip install "forerun[hf]"'),
         "system": platform.platform(),
         "processor": _processor(),
-        "cores usable": cores,
+        "huge pages": _huge_pages(),
+        "runtime": f"{choice.runtime}: {choice.why}; --runtime native, torch or hf takes another",
+        **_native(),
         "torch threads": torch.get_num_threads(),
         "cuda": torch.cuda.get_device_name(0) if cuda else "none found",
-        "runtime": "torch: the only one built in; --runtime hf runs models through transformers",
         "device": "cpu unless --device says otherwise" + ("; --device cuda would work" if cuda else ""),
-        "dtype": "float32: what the greedy text is compared in; --dtype bfloat16 halves memory",
+        "weights": "native: the file's own format, or int8 where that has no kernel (K-quants, Q5); see --weights",
+        "dtype": "torch and hf: float32, what the greedy text is compared in; --dtype bfloat16 halves memory",
         "cache": str(home()),
         "smollm2": str(model) if model else "not fetched; forerun pull smollm2",
     }
+
+
+def _native() -> dict[str, object]:
+    """What the compiled extension would use: instruction set, threads, and why no better one."""
+    from forerun.core.errors import SpecError
+    from forerun.native import ext
+
+    module = ext.extension()
+    if module is None:
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+        return {"instruction set": f"none: {ext.why_not()}", "cores usable": cores}
+    sets: dict[str, str] = module.isas()
+    try:
+        used, why = ext.choose_isa()
+        found: dict[str, object] = {"instruction set": f"{used}: {why}"}
+    except SpecError as error:
+        used, found = "", {"instruction set": f"none: {error}"}
+    for name, reason in sets.items():
+        found[f"isa {name}"] = reason or ("used" if name == used else "runs here")
+    quota = module.cpu_quota()
+    limit = "" if quota == float("inf") else f"; control groups allow {quota:g}"
+    found["cores usable"] = module.cores()
+    found["native threads"] = f"{module.threads()} on {module.cores()} usable cores{limit}"
+    return found
+
+
+def _huge_pages() -> str:
+    """Whether large memory can lie in pages of 2 MB, which spare the processor most of its table look-ups."""
+    means = {
+        "always": "used for weights and memory of tokens",
+        "madvise": "used for weights and memory of tokens, which ask for them",
+        "never": "switched off, forwards read slower; /sys/kernel/mm/transparent_hugepage/enabled takes madvise",
+    }
+    try:
+        with open("/sys/kernel/mm/transparent_hugepage/enabled", encoding="ascii") as file:
+            setting = file.read().partition("[")[2].partition("]")[0]
+    except OSError:
+        return "not known to this system"
+    return f"{setting}: {means.get(setting, 'unknown setting')}"
 
 
 def _version(package: str, otherwise: str) -> str:

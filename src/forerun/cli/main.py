@@ -14,7 +14,7 @@ from contextlib import suppress
 from difflib import get_close_matches
 from typing import NoReturn
 
-from forerun.cli import chat, demo, doctor, drafters, generate, pull
+from forerun.cli import chat, demo, doctor, drafters, generate, lab, pull
 
 COMMANDS = {
     "generate": generate,
@@ -23,6 +23,7 @@ COMMANDS = {
     "pull": pull,
     "drafters": drafters,
     "doctor": doctor,
+    "lab": lab,
 }
 
 
@@ -74,9 +75,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         top.print_help(sys.stderr)
         return 2
     if rest:
-        commands = next(action for action in top._actions if isinstance(action, argparse._SubParsersAction))
-        commands.choices[args.command].error(f"unrecognized arguments: {' '.join(rest)}")
+        _chosen(top, args).error(f"unrecognized arguments: {' '.join(rest)}")
     return _guarded(args)
+
+
+def _chosen(parser: argparse.ArgumentParser, args: argparse.Namespace) -> argparse.ArgumentParser:
+    """The parser of the command that was given, and of its own command if it has some."""
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            return _chosen(action.choices[getattr(args, action.dest)], args)
+    return parser
 
 
 def _guarded(args: argparse.Namespace) -> int:

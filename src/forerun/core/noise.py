@@ -12,9 +12,10 @@ probability: losslessness is then enumerated, not estimated, through the very co
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -28,6 +29,13 @@ ACCEPT = 2  # the test of a drafted node
 
 _MASK = (1 << 64) - 1
 _STEP = 0x9E3779B97F4A7C15  # splitmix64's
+_STEP64 = np.uint64(_STEP)
+_MIXING = ((np.uint64(30), np.uint64(0xBF58476D1CE4E5B9)), (np.uint64(27), np.uint64(0x94D049BB133111EB)))
+_LAST_SHIFT = np.uint64(31)
+_SPARE_BITS = np.uint64(12)
+
+Race = Callable[[Tensor, int, Tensor | None], int]
+"""How a seeded draw is made: (weights [n], key, ids [n] or None) -> index. All of them agree with `race` below."""
 
 
 class Noise(Protocol):
@@ -75,16 +83,17 @@ class SeededNoise:
     into 49,152 intervals would let it move every border, and the draws that fall among the thin ones with them.
     """
 
-    __slots__ = ("_seeds",)
+    __slots__ = ("_race", "_seeds")
 
-    def __init__(self, seeds: Sequence[int]) -> None:
+    def __init__(self, seeds: Sequence[int], how: Race | None = None) -> None:
         self._seeds = seeds
+        self._race = how or race
 
     def accept(self, b: int, slot: Slot, chance: float) -> bool:
         return uniform(self._seeds[b], slot) < chance
 
     def pick(self, b: int, slot: Slot, weights: Tensor, ids: Tensor | None = None) -> int:
-        return race(weights, hashed(self._seeds[b], slot), ids)
+        return self._race(weights, hashed(self._seeds[b], slot), ids)
 
     def foresee(self, b: int, position: int, weights: Tensor, ids: Tensor | None = None) -> int:
         return self.pick(b, target_slot(position), weights, ids)
@@ -104,19 +113,28 @@ def uniform(seed: int, slot: Slot) -> float:
 
 
 def race(weights: Tensor, key: int, ids: Tensor | None = None) -> int:
-    """The index of the first to arrive: exponential times by (key, token id) over weights; never one of weight zero."""
-    tokens = torch.arange(weights.shape[0], device=weights.device) if ids is None else ids
-    bits = tokens * _signed(_STEP)
-    bits += _signed(key)
-    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB), (31, None)):
-        bits ^= (bits >> shift) & ((1 << (64 - shift)) - 1)
-        if factor is not None:
-            bits *= _signed(factor)
-    uniform = ((bits >> 12) & ((1 << 52) - 1)).double().add_(0.5).mul_(2.0**-52)  # inside (0, 1)
-    pace, first = (weights / uniform.log_().neg_()).max(0)
-    if not 0.0 < float(pace) < float("inf"):
+    """The index of the first to arrive: exponential times by (key, token id) over weights; never one of weight zero.
+
+    In numpy, for weights on any device: a support is mostly some tens of tokens, and torch takes longer to start each
+    of these operations than numpy to finish it.
+    """
+    rates = weights.to("cpu", torch.float64).numpy()
+    if ids is None:
+        bits = np.arange(len(rates), dtype=np.uint64) * _STEP64
+    else:
+        bits = ids.cpu().numpy().view(np.uint64) * _STEP64
+    bits += np.uint64(key)
+    for shift, factor in _MIXING:
+        bits ^= bits >> shift
+        bits *= factor
+    bits ^= bits >> _LAST_SHIFT
+    bits >>= _SPARE_BITS
+    times = -np.log((bits + 0.5) * 2.0**-52)  # of numbers inside (0, 1)
+    paces = rates / times
+    first = int(paces.argmax()) if len(paces) else -1
+    if first < 0 or not 0.0 < paces[first] < float("inf"):
         raise BrokenInvariant("cannot draw: no token has a positive, finite weight here")
-    return int(first)
+    return first
 
 
 def fresh_seed() -> int:
@@ -127,12 +145,6 @@ def fresh_seed() -> int:
 def child_seed(seed: int, index: int) -> int:
     """The seed of the `index`-th of n answers to one request; the first keeps the request's own."""
     return seed & _MASK if index == 0 else _mix((seed & _MASK) ^ _mix(index))
-
-
-def _signed(value: int) -> int:
-    """The 64 bits of `value` as torch's int64 holds them."""
-    value &= _MASK
-    return value - (1 << 64) if value >> 63 else value
 
 
 def _mix(value: int) -> int:

@@ -17,6 +17,7 @@ from forerun.core.protocols import Drafter, Target
 from forerun.core.seq import Seq
 from forerun.core.work import Item
 
+NO_DRAFTS = Plan.none()
 HEADROOM = 32  # tokens of growth that admission leaves room for, or two sequences would evict each other
 
 
@@ -73,14 +74,14 @@ class Scheduler:
         self._admit()
         while self.running:
             decoding, chunks = self._split()
-            plan = plan_for(self._load(decoding, chunks)) if decoding else Plan.none()
-            for attempt in (plan, Plan.none()) if plan else (plan,):
+            plan = plan_for(self._load(decoding, chunks)) if decoding else NO_DRAFTS
+            for attempt in (plan, NO_DRAFTS) if plan else (plan,):
                 if self._reserve(decoding, chunks, attempt):
                     return Round(tuple(decoding), tuple(chunks), attempt)
                 for seq in decoding:  # or what some got for their drafts would be missing for others' plain steps
                     self._target.truncate(seq, self._target.held(seq))
             self._preempt()
-        return Round((), (), Plan.none())
+        return Round((), (), NO_DRAFTS)
 
     def _admit(self) -> None:
         for _ in range(len(self.waiting)):

@@ -16,6 +16,7 @@ from forerun.core.noise import Noise, SeededNoise
 from forerun.core.plan import Plan
 from forerun.core.protocols import Drafter, StepTrace, Target, Verifier
 from forerun.core.seq import Seq
+from forerun.core.vocabulary import PLAIN, Vocabulary
 from forerun.core.work import Item
 from forerun.engine.books import grow, trace
 from forerun.engine.sound import sound
@@ -28,6 +29,8 @@ class Parts:
     target: Target
     drafter: Drafter
     verify: Verifier
+    vocabulary: Vocabulary = PLAIN
+    """How draws are made."""
 
 
 def decode_step(
@@ -43,7 +46,7 @@ def decode_step(
     `chunks` are parts of prompts read in the same forward (of sequences that do not decode yet). Room for the plan must
     have been reserved. Returns what happened; the sequences have grown by it.
     """
-    noise = noise or SeededNoise([seq.seed for seq in seqs])
+    noise = noise or SeededNoise([seq.seed for seq in seqs], parts.vocabulary.race)
     target, drafter = parts.target, parts.drafter
     with clock("draft"):
         draft = drafter.draft(seqs, plan, noise) if plan and seqs else Draft.roots(seq.last for seq in seqs)

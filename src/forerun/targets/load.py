@@ -9,7 +9,8 @@ import torch
 from forerun.core.errors import SpecError, unknown
 from forerun.models.config import ModelConfig
 from forerun.models.load import load_network
-from forerun.targets.torch_target import TorchTarget
+from forerun.targets.paged import PagedTarget
+from forerun.targets.torch_runner import TorchRunner
 from forerun.weights.folder import Checkpoint
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -25,8 +26,8 @@ def load(
     max_len: int | None = None,
     taps: Sequence[int] = (),
     reuse: bool = True,
-) -> TorchTarget:
-    """Read the checkpoint's weights into a `TorchTarget`; see there for the sizes.
+) -> PagedTarget:
+    """Read the checkpoint's weights for torch, into a `PagedTarget`; see there for the sizes.
 
     Raises SpecError for a dtype, device, tap or max_len that cannot be, CapacityError for too little memory, LoadError
     for weights that do not fit the config.
@@ -37,8 +38,8 @@ def load(
     if max_len is not None and not 1 <= max_len <= longest:
         raise SpecError(f"max_len is {max_len}, the model reaches {longest} tokens: allowed 1..{longest}")
     network = load_network(checkpoint, DTYPES[dtype], usable_device(device), max_len)
-    return TorchTarget(
-        network,
+    return PagedTarget(
+        TorchRunner(network),
         name=checkpoint.path.name,
         fingerprint=checkpoint.fingerprint,
         vocab_size=vocab_size,

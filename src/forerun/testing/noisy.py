@@ -15,8 +15,9 @@ from forerun.core.draft import LAWS, Draft, Law, Tree, Verdict
 from forerun.core.errors import SpecError, unknown
 from forerun.core.noise import Noise, draft_slot, uniform
 from forerun.core.plan import Plan
-from forerun.core.rows import Rows, edit, shape
+from forerun.core.rows import Rows, edit
 from forerun.core.seq import Seq
+from forerun.core.vocabulary import shape
 from forerun.testing.toy import NextLaw
 
 

@@ -5,10 +5,13 @@ read as UTF-8, so that text streamed token by token is the same as text decoded 
 that is half a character has bytes to report. Special tokens have no bytes.
 """
 
+import base64
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from itertools import accumulate, pairwise
+from typing import Any
 
 import tokenizers
 
@@ -51,6 +54,33 @@ class Tokenizer:
         self._settings = settings
         self.special: frozenset[int] = frozenset(special)
         self._fingerprint = _digest(self._identity(i) for i in range(self.size))
+
+    def state(self) -> dict[str, Any]:
+        """All of it as JSON values, for `from_state`."""
+        with shield(lambda why: LoadError(f"this tokenizer cannot be written down ({why})")):
+            backend = self._backend.to_str()
+        settings = asdict(self._settings)
+        return {
+            "backend": backend,
+            "lengths": [len(piece) for piece in self._pieces],
+            "pieces": base64.b64encode(b"".join(self._pieces)).decode("ascii"),
+            "special": {str(i): name for i, name in self._names.items()},
+            "settings": {**settings, "eos_ids": sorted(self._settings.eos_ids), "specials": dict(settings["specials"])},
+        }
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> "Tokenizer":
+        """The tokenizer whose `state` this is, the same in all it does; LoadError if it is none."""
+        try:
+            joined = base64.b64decode(state["pieces"], validate=True)
+            ends = accumulate(state["lengths"], initial=0)
+            pieces = [joined[start:end] for start, end in pairwise(ends)]
+            special = {int(i): name for i, name in state["special"].items()}
+            settings = Settings(**{**state["settings"], "eos_ids": frozenset(state["settings"]["eos_ids"])})
+            backend = load_backend(state["backend"], "a stored tokenizer")
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise LoadError(f"a stored tokenizer is damaged ({error!r}): delete the packed model") from error
+        return cls(backend, pieces, special, settings)
 
     @property
     def size(self) -> int:

@@ -45,6 +45,17 @@ def nbytes(tensor: str, shape: tuple[int, ...], kind: GGMLQuantizationType) -> i
     return int(math.prod(shape) // block * size)
 
 
+def stored(kind: GGMLQuantizationType) -> bool:
+    """Whether a type holds its floats as they are, in no blocks."""
+    return kind.name in _STORED
+
+
+def rows_of(kind: str, raw: npt.NDArray[np.uint8]) -> torch.Tensor:
+    """The values float32 [R, C] of whole rows of blocks [R, bytes per row] of the type of that name."""
+    block, size = GGML_QUANT_SIZES[GGMLQuantizationType[kind]]
+    return unpack(raw, (raw.shape[0], raw.shape[1] // size * block), GGMLQuantizationType[kind])
+
+
 def unpack(raw: npt.NDArray[np.uint8], shape: tuple[int, ...], kind: GGMLQuantizationType) -> torch.Tensor:
     """A tensor of `shape` from its bytes [nbytes]: floats keep their type, block formats become float32."""
     if kind.name in _STORED:

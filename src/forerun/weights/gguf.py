@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from forerun.core.errors import LoadError
@@ -54,8 +55,12 @@ class GGUFFile:
     def load(self, name: str) -> torch.Tensor:
         """The tensor of that GGUF name, shaped as `tensors` says; float types as stored, others as float32."""
         info = self.tensors[name]
-        raw = np.frombuffer(self._data, np.uint8, info.size, info.start)
-        return unpack(raw, info.shape, info.kind)
+        return unpack(self.raw(name), info.shape, info.kind)
+
+    def raw(self, name: str) -> npt.NDArray[np.uint8]:
+        """The bytes [nbytes] of the tensor of that GGUF name, not copied and not writable."""
+        info = self.tensors[name]
+        return np.frombuffer(self._data, np.uint8, info.size, info.start)
 
 
 def open_gguf(path: Path) -> GGUFFile:

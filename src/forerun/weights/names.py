@@ -5,11 +5,15 @@ rotation of neighbours; Hugging Face rotates halves. The permutation is undone h
 never needs to know where its weights came from. Other architectures are stored unpermuted.
 """
 
+import math
 import re
 
+import numpy as np
 import torch
 
+from forerun.weights.dequant import stored
 from forerun.weights.gguf import GGUFFile
+from forerun.weights.source import Raw
 
 _TOP = {
     "token_embd.weight": "model.embed_tokens.weight",
@@ -69,7 +73,26 @@ class GGUFSource:
     def load(self, name: str) -> torch.Tensor:
         """The tensor in Hugging Face row order."""
         tensor = self._file.load(self._names[name])
+        heads = self._interleaved(name, tensor.shape[0])
+        return unpermute(tensor, heads) if heads else tensor
+
+    def raw(self, name: str) -> Raw | None:
+        """The type's name and the blocks [rows, bytes per row] in Hugging Face row order; None for stored floats.
+
+        Blocks lie within rows, so a permutation of rows moves them whole.
+        """
+        info = self._file.tensors[self._names[name]]
+        if stored(info.kind):
+            return None
+        rows = self._file.raw(self._names[name]).reshape(-1, info.size // (math.prod(info.shape) // info.shape[-1]))
+        heads = self._interleaved(name, rows.shape[0])
+        if heads:
+            order = unpermute(torch.arange(rows.shape[0]), heads).numpy()
+            rows = np.ascontiguousarray(rows[order])
+        return info.kind.name, rows
+
+    def _interleaved(self, name: str, rows: int) -> int:
+        """The heads whose rows this tensor has interleaved; 0 if it has not."""
         match = _PERMUTED.fullmatch(name)
-        if match and self._heads and tensor.shape[0] % (2 * self._heads[match[1]]) == 0:
-            return unpermute(tensor, self._heads[match[1]])
-        return tensor
+        heads = self._heads.get(match[1], 0) if match else 0
+        return heads if heads and rows % (2 * heads) == 0 else 0

@@ -66,6 +66,10 @@ class SafetensorsSource:
         tensor: torch.Tensor = self._handles[self._shards[name]].get_tensor(name)
         return tensor
 
+    def raw(self, name: str) -> None:
+        """None: there are no blocks in these files."""
+        return None
+
     def _slice(self, name: str) -> Any:
         return self._handles[self._shards[name]].get_slice(name)
 

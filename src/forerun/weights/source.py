@@ -7,11 +7,16 @@ another shape, or is left over is an error. Silent re-initialisation is the fiel
 import re
 from typing import Protocol
 
+import numpy as np
+import numpy.typing as npt
 import torch
 
 from forerun.core.errors import LoadError
 
 _HARMLESS = re.compile(r"(^|\.)rotary_emb\.inv_freq$|(^|\.)(masked_bias|attn\.bias)$|^lm_head\.weight$")
+
+Raw = tuple[str, npt.NDArray[np.uint8]]
+"""GGML's name of a block format, and the blocks [rows, bytes per row] as the file has them (not writable)."""
 
 
 class TensorSource(Protocol):
@@ -25,6 +30,9 @@ class TensorSource(Protocol):
 
     def load(self, name: str) -> torch.Tensor:
         """The tensor on the CPU: float32, bfloat16 or float16 as stored, quantised formats as float32."""
+
+    def raw(self, name: str) -> Raw | None:
+        """The tensor's blocks as the file holds them, if it holds blocks; None if it holds floats."""
 
 
 class Take:
@@ -41,6 +49,23 @@ class Take:
 
     def take(self, name: str, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device | str) -> torch.Tensor:
         """The named tensor in that dtype on that device; LoadError if it is missing or shaped otherwise."""
+        return self.take_stored(name, shape).to(device=device, dtype=dtype)
+
+    def take_stored(self, name: str, shape: tuple[int, ...]) -> torch.Tensor:
+        """The named tensor on the CPU, floats in the dtype that the source holds; errors as for `take`."""
+        self._check(name, shape)
+        self._taken.add(name)
+        return self._source.load(name)
+
+    def take_raw(self, name: str, shape: tuple[int, ...]) -> Raw | None:
+        """The named tensor's blocks; None, and not taken, if the source holds floats. Errors as for `take`."""
+        self._check(name, shape)
+        got = self._source.raw(name)
+        if got is not None:
+            self._taken.add(name)
+        return got
+
+    def _check(self, name: str, shape: tuple[int, ...]) -> None:
         if name not in self._names:
             raise LoadError(
                 f"tensor {name!r} is missing (expected shape {list(shape)}, the checkpoint holds "
@@ -52,8 +77,6 @@ class Take:
                 f"tensor {name!r} has shape {list(got)}, the config asks for {list(shape)}: "
                 "config and weights do not belong together"
             )
-        self._taken.add(name)
-        return self._source.load(name).to(device=device, dtype=dtype)
 
     def finish(self) -> None:
         """LoadError naming the tensors nobody took; rotary tables and an unused (tied) head are allowed."""

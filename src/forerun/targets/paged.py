@@ -1,35 +1,32 @@
-"""The target on torch: a network, its block memory, and the bookkeeping between the two.
+"""The target that keeps its sequences in blocks: who holds what, and which slots; the numbers are a runner's.
 
-Row order, slots and masks are made here once a forward; layers only run. Guessed nodes lie behind the held tokens in
-feeding order; a commit moves the accepted path's keys and values to where a chain would have put them.
+Guessed nodes lie behind the held tokens in feeding order; a commit moves the accepted path's keys and values to where
+a chain would have put them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import accumulate
 
 import torch
-from torch import Tensor
 
-from forerun.cache.kv import KVMemory, KVShape
 from forerun.cache.pool import BlockPool, Usage
-from forerun.cache.view import Part, Viewer
+from forerun.cache.view import Part
 from forerun.core.errors import BrokenInvariant, CapacityError, SpecError
 from forerun.core.plan import MAX_NODES
 from forerun.core.protocols import ModelSpec
 from forerun.core.rows import Rows
 from forerun.core.seq import Seq
 from forerun.core.work import Work
-from forerun.models.llama import Network
 from forerun.targets.holding import Holding
+from forerun.targets.runner import Forward, Runner
 
 BLOCK_SIZE = 16
 DEFAULT_KV_BYTES = 4 << 30  # address space; the system gives pages when they are written
 
 
-class TorchTarget:
-    """A `Target` over one of our networks.
+class PagedTarget:
+    """A `Target` over a runner, which it opens.
 
     `vocab_size` counts real ids (None: the network's), `kv_tokens` is the memory that all open sequences share,
     `max_len` the longest of them. `reuse` lets prompts share beginnings with what was read before. `taps` are layers
@@ -38,7 +35,7 @@ class TorchTarget:
 
     def __init__(
         self,
-        network: Network,
+        runner: Runner,
         *,
         name: str,
         fingerprint: str,
@@ -49,30 +46,22 @@ class TorchTarget:
         reuse: bool = True,
         block_size: int = BLOCK_SIZE,
     ) -> None:
-        config, device = network.config, network.device
-        shape = KVShape(len(network.layers), config.kv_heads, config.head_dim, network.dtype)
-        kv_tokens, max_len = _sizes(network.max_len, max_len, kv_tokens, shape.token_bytes, block_size)
-        self.network = network
-        self.taps = _checked_taps(taps, len(network.layers))
-        self.memory = KVMemory(shape, kv_tokens // block_size * block_size, device)  # first: it says what is too much
+        facts = runner.facts
+        kv_tokens, max_len = _sizes(facts.max_len, max_len, kv_tokens, facts.token_bytes, block_size)
+        vocab = _checked_vocab(vocab_size, facts.vocab_rows)
+        self.runner = runner
+        self.taps = _checked_taps(taps, facts.layers)
+        self.kv_bytes = runner.open(kv_tokens // block_size, block_size, vocab)  # first: it says what is too much
         self.pool = BlockPool(kv_tokens // block_size, block_size, reuse)
-        self._viewer = Viewer(
-            self.memory,
-            block_size,
-            frozenset(config.windows[: len(network.layers)]),
-            config.heads // config.kv_heads,
-            network.dtype,
-            padded=device.type != "cpu",
-        )
         self._open: dict[Seq, Holding] = {}
         self._spec = ModelSpec(
             name=name,
-            vocab_size=_checked_vocab(vocab_size, config.vocab_size),
+            vocab_size=vocab,
             max_len=max_len,
-            hidden_size=config.hidden_size,
-            layers=len(network.layers),
-            dtype=str(network.dtype).removeprefix("torch."),
-            device=str(device),
+            hidden_size=facts.hidden_size,
+            layers=facts.layers,
+            dtype=facts.dtype,
+            device=facts.device,
             fingerprint=fingerprint,
         )
 
@@ -82,18 +71,18 @@ class TorchTarget:
 
     @property
     def usage(self) -> Usage:
-        """Blocks of KV memory in use, remembered for reuse, and free; `memory.bytes` is what all of them take."""
+        """Blocks of KV memory in use, remembered for reuse, and free; `kv_bytes` is what all of them take."""
         return self.pool.usage
 
-    def shallow(self, layers: int, *, kv_tokens: int | None = None) -> TorchTarget:
+    def shallow(self, layers: int, *, kv_tokens: int | None = None) -> PagedTarget:
         """A target of the first `layers` layers, the final norm and the head; weights shared, memory its own."""
         if not 1 <= layers < self.spec.layers:
             raise SpecError(
                 f"a shallow copy of {self.spec.name} needs fewer layers than all: got {layers}, "
                 f"allowed 1..{self.spec.layers - 1}"
             )
-        return TorchTarget(
-            self.network.first(layers),
+        return PagedTarget(
+            self.runner.first(layers),
             name=f"{self.spec.name}[:{layers}]",
             fingerprint=f"{self.spec.fingerprint}:{layers}",
             vocab_size=self.spec.vocab_size,
@@ -128,11 +117,18 @@ class TorchTarget:
                     f"no KV memory left for {item.seq}: {end} tokens wanted, {self.pool.usage} blocks of "
                     f"{self.pool.block_size}; give kv_tokens more or run fewer sequences"
                 )
-        logits, hidden = self._forward(work)
+        done = self._forward(work)
         for item in work:
             self._open[item.seq].feed(item)
             self.pool.record(item.seq, self._open[item.seq].tokens)
-        return Rows(work, logits, self.spec.vocab_size, hidden)
+        return Rows(
+            work,
+            done.logits,
+            self.spec.vocab_size,
+            done.hidden,
+            first_best=done.first_best,
+            vocabulary=self.runner.vocabulary,
+        )
 
     def commit(self, seqs: Sequence[Seq], paths: Sequence[Sequence[int]]) -> None:
         sources: list[int] = []
@@ -145,7 +141,8 @@ class TorchTarget:
                     sources.append(self._slot(seq, holding.held + node))
                     targets.append(self._slot(seq, holding.held + i))
             holding.settle(nodes)
-        self.memory.move(sources, targets)
+        if sources:
+            self.runner.move(sources, targets)
         for seq in seqs:
             tokens = self._open[seq].tokens
             self.pool.record(seq, tokens)
@@ -172,41 +169,26 @@ class TorchTarget:
     def _grow(self, seq: Seq, held: int, length: int) -> bool:
         copies = self.pool.grow(seq, held, length)
         if copies:
-            self.memory.copy_blocks(copies, self.pool.block_size)
+            self.runner.copy_blocks(copies)
         return copies is not None
 
     def _slot(self, seq: Seq, index: int) -> int:
         block, offset = divmod(index, self.pool.block_size)
         return self.pool.table(seq).blocks[block] * self.pool.block_size + offset
 
-    @torch.inference_mode()
-    def _forward(self, work: Work) -> tuple[Tensor, Tensor | None]:
-        parts = [Part(self.pool.table(item.seq), item.start, len(item.certain), item.nodes, item.seen) for item in work]
-        tokens = [token for item in work for token in (*item.certain, *item.nodes.tokens[item.seen :])]
-        positions = [position for part in parts for position in part.positions()]
+    def _forward(self, work: Work) -> Forward:
+        parts: list[Part] = []
+        tokens: list[int] = []
+        for item in work:
+            part = Part(self.pool.table(item.seq), item.start, item.stop - item.start, item.nodes, item.seen)
+            if part.end > part.first:
+                parts.append(part)
+                tokens += item.certain
+                tokens += item.nodes.tokens[item.seen :]
         if not tokens:
-            empty = torch.empty(0, self.spec.vocab_size)
-            return empty, torch.empty(0, len(self.taps) * self.spec.hidden_size) if self.taps else None
-        device = self.network.device
-        return self.network.forward(
-            torch.tensor(tokens, device=device),
-            torch.tensor(positions, device=device),
-            self._viewer.view([part for part in parts if part.end > part.first]),
-            _wanted(work, device),
-            self.taps,
-        )
-
-
-def _wanted(work: Work, device: torch.device) -> Tensor | slice:
-    """Rows of fresh nodes among all fed tokens: each item's last ones."""
-    ends = list(accumulate(len(item.certain) + item.fresh for item in work))
-    if len(work) == 1:
-        return slice(ends[0] - work[0].fresh, ends[0])
-    return torch.tensor(
-        [row for item, end in zip(work, ends, strict=True) for row in range(end - item.fresh, end)],
-        dtype=torch.long,
-        device=device,
-    )
+            hidden = torch.empty(0, len(self.taps) * self.spec.hidden_size) if self.taps else None
+            return Forward(torch.empty(0, self.spec.vocab_size), [], hidden)
+        return self.runner.forward(parts, tokens, self.taps)
 
 
 def _sizes(longest: int, max_len: int | None, kv_tokens: int | None, token_bytes: int, block: int) -> tuple[int, int]:

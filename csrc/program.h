@@ -1,0 +1,111 @@
+// A network as a list of operations on numbered buffers, and one call that runs it.
+//
+// Buffers are rows of floats, padded to 32 columns whose padding is zero. All threads walk through the operations
+// together; each operation shares its rows or strips among them and ends with a barrier.
+#pragma once
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "attention.h"
+#include "pool.h"
+
+namespace forerun {
+
+class Arena;
+
+template <class T> class Buffer {  // grows, never shrinks, aligned; contents are lost when it grows
+  public:
+    T* fit(size_t count) {
+        if (count > size_) {
+            memory_.reset(static_cast<T*>(::operator new(count * sizeof(T), std::align_val_t(64))));
+            std::fill_n(reinterpret_cast<uint8_t*>(memory_.get()), count * sizeof(T), uint8_t(0));
+            size_ = count;
+        }
+        return memory_.get();
+    }
+    T* get() const { return memory_.get(); }
+
+  private:
+    struct Free {
+        void operator()(T* p) const { ::operator delete(p, std::align_val_t(64)); }
+    };
+    std::unique_ptr<T, Free> memory_;
+    size_t size_ = 0;
+};
+
+struct Matrix {
+    Format format;
+    size_t rows, cols;
+    const uint8_t* data;
+};
+
+struct Op {
+    enum Kind { EMBED, FEATURE, NORM, COPY, LINEAR, ATTEND, TAP, PICK, LOGITS } kind;
+    int in = -1, out = -1, matrix = -1, bias = -1, norm = -1, k_norm = -1, offset = 0, layer = 0;
+    int ids = 0;  // of the logits: how many rows of the head are real tokens
+    float eps = 0;
+    Then then = STORE;
+    Heads heads{};
+};
+
+struct Result {
+    size_t rows = 0, columns = 0, width = 0, ids = 0, taps = 0, fed = 0;
+    std::unique_ptr<float[]> logits, hidden;  // [rows, width] of which `columns` are the head's; [fed, taps]
+    std::vector<int> best;
+};
+
+class Program {
+  public:
+    explicit Program(const std::string& isa);  // std::invalid_argument if it does not run here
+
+    int matrix(const std::string& format, size_t rows, size_t cols, std::shared_ptr<Arena> arena, size_t offset);
+    int vector(const float* values, size_t count);
+    int buffer(int width);
+    void rope(const float* inv_freq, size_t count, float scale);
+    void add(Op op);
+    int matrix_rows(int id) const { return int(matrices_.at(size_t(id)).rows); }
+
+    Result run(const KV& kv, const std::vector<int>& tokens, const std::vector<Item>& items, const float* features,
+               size_t feature_rows, size_t feature_width);
+
+    const std::string isa;
+    size_t weight_bytes() const { return weight_bytes_; }
+
+  private:
+    struct Run;
+    struct Width {
+        int columns;
+        size_t stride;
+        bool picked;
+    };
+    void check(const Op& op) const;
+    const Width& width(int id, const char* what) const;
+    void check_vector(int id, size_t count, const char* what) const;
+    void step(const Op& op, size_t index, Run& run, int thread, int threads, Barrier& barrier);
+    void linear(const Op& op, size_t index, Run& run, int thread, int threads, Barrier& barrier);
+    void attend(const Op& op, size_t index, Run& run, int thread, int threads, Barrier& barrier);
+    void turn(const Op& op, Run& run, int row, int kv_head, float* qkv) const;
+
+    const Kernels* kernels_;
+    std::vector<Matrix> matrices_;
+    std::vector<std::vector<float>> vectors_;  // padded to strips
+    std::vector<size_t> vector_sizes_;
+    std::vector<Width> widths_;
+    std::vector<float> inv_freq_;
+    float rope_scale_ = 1;
+    std::vector<Op> ops_;
+    std::vector<std::shared_ptr<Arena>> arenas_;
+    size_t weight_bytes_ = 0;
+
+    std::mutex turn_;  // one run at a time: buffers are the program's
+    std::vector<Buffer<float>> buffers_;
+    Buffer<uint8_t> packed_;
+    Buffer<float> scales_, cos_, sin_;
+    Buffer<int32_t> sums_;
+    Attention attention_;
+};
+
+}  // namespace forerun

@@ -1,0 +1,72 @@
+"""Which figures there are, who takes turns for them, and the arithmetic of the ratios."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+Times = dict[tuple[str, str], float]
+"""One round's milliseconds by (task, worker)."""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A ratio: the peer's time over ours, at one task."""
+
+    name: str
+    task: str
+    peer: str
+    ours: str
+
+
+FIGURES = (
+    Figure("llama.cpp/bf16", "decode", "llama.cpp/bf16", "ours/bf16"),
+    Figure("llama.cpp/int8", "decode", "llama.cpp/int8", "ours/int8"),
+    Figure("llama.cpp/q4", "decode", "llama.cpp/q4", "ours/q4"),
+    Figure("llama.cpp/q4/rows8", "rows8", "llama.cpp/q4", "ours/q4"),
+    Figure("llama.cpp/bf16/prefill512", "prefill512", "llama.cpp/bf16", "ours/bf16"),
+    Figure("transformers/bf16", "decode", "transformers/bf16", "ours/bf16"),
+)
+
+
+def workers(figures: Iterable[Figure]) -> list[str]:
+    """Everyone who takes part, each once."""
+    return list(dict.fromkeys(name for figure in figures for name in (figure.ours, figure.peer)))
+
+
+def turns(figures: Sequence[Figure], turn: int) -> list[tuple[str, str]]:
+    """One round's (task, worker), those of one comparison next to each other; who begins moves on by one each round."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for figure in figures:
+        group = groups.setdefault((figure.task, figure.ours), [figure.ours])
+        group.append(figure.peer)
+    order = []
+    for (task, _), group in groups.items():
+        first = turn % len(group)
+        order += [(task, worker) for worker in group[first:] + group[:first]]
+    return order
+
+
+def ratios(figures: Iterable[Figure], rounds: Sequence[Times]) -> dict[str, list[float]]:
+    """The peer's time over ours, round by round."""
+    return {
+        figure.name: [times[figure.task, figure.peer] / times[figure.task, figure.ours] for times in rounds]
+        for figure in figures
+    }
+
+
+def summary(values: Sequence[float], digits: int = 3) -> dict[str, float]:
+    """Median, lowest and highest."""
+    return {
+        "median": round(median(values), digits),
+        "lowest": round(min(values), digits),
+        "highest": round(max(values), digits),
+    }
+
+
+def agreement(first: str, second: str) -> float:
+    """Share of the longer answer that both begin with: 1 if they are the same."""
+    longest = max(len(first), len(second))
+    common = next(
+        (i for i, (a, b) in enumerate(zip(first, second, strict=False)) if a != b), min(len(first), len(second))
+    )
+    return round(common / longest, 3) if longest else 1.0

@@ -1,0 +1,107 @@
+"""What a figure is worth nothing without: the machine, the versions, the command."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shlex
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from forerun.core.errors import SpecError
+
+_CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
+_UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+
+
+def processor() -> str:
+    """The processor's name as the system gives it."""
+    if sys.platform == "linux":
+        with open("/proc/cpuinfo", encoding="utf-8") as file:
+            for line in file:
+                if line.startswith("model name"):
+                    return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def cores() -> int:
+    """Cores that this process may use by its affinity."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def last_level_cache(caches: Path = _CACHES) -> int | None:
+    """Bytes of the largest cache that the first core reads through; None where the system does not say.
+
+    A guest may be told more or less than it can use: the host's other guests share it.
+    """
+    sizes = []
+    for file in caches.glob("index*/size"):
+        text = file.read_text(encoding="ascii").strip()
+        number, unit = (text[:-1], text[-1]) if text[-1:] in _UNITS else (text, "")
+        if number.isdigit():
+            sizes.append(int(number) * _UNITS.get(unit, 1))
+    return max(sizes, default=None)
+
+
+def free_memory() -> int | None:
+    """Bytes that can be had without swapping; None where the system does not say."""
+    try:
+        with open("/proc/meminfo", encoding="ascii") as file:
+            for line in file:
+                if line.startswith("MemAvailable:"):
+                    return int(line.split()[1]) << 10
+    except OSError:
+        pass
+    return None
+
+
+def provenance(command: list[str] | None = None) -> dict[str, object]:
+    """Machine, versions, commit, command, date and load; `command` is this process's own if None."""
+    import torch
+
+    from forerun import __version__
+
+    argv = command or ["forerun", *sys.argv[1:]]
+    return {
+        "command": shlex.join(argv),
+        "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "commit": _git("rev-parse", "HEAD"),
+        "dirty": bool(_git("status", "--porcelain", "--untracked-files=no", "--", ".", ":!results", ":!README.md")),
+        "forerun": __version__,
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "system": platform.platform(),
+        "processor": processor(),
+        "cores": cores(),
+        "load_average": os.getloadavg() if hasattr(os, "getloadavg") else None,
+    }
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file whole or not at all; SpecError if it cannot be."""
+    part = path.with_name(path.name + ".part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part.write_text(text, encoding="utf-8")
+        part.replace(path)
+    except OSError as error:
+        raise SpecError(f"cannot write {path}: {error.strerror or error}; give another name") from error
+
+
+def _git(*args: str) -> str:
+    """What git says of the folder that our sources lie in; empty where they are not under git, or there is none."""
+    here = Path(__file__).parent
+    try:
+        inside = subprocess.run(
+            ["git", "ls-files", "--error-unmatch", Path(__file__).name], cwd=here, capture_output=True, check=False
+        )
+        top = subprocess.run(
+            ["git", "rev-parse", "--show-toplevel"], cwd=here, capture_output=True, text=True, check=False
+        ).stdout.strip()
+        if inside.returncode or not top:
+            return ""
+        return subprocess.run(["git", *args], cwd=top, capture_output=True, text=True, check=False).stdout.strip()
+    except OSError:
+        return ""

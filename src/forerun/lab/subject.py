@@ -1,0 +1,98 @@
+"""What is measured: a target by name, with what the figures need to know of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+import torch
+
+from forerun.assemble import Config, assemble, choice_for, use_threads
+from forerun.core.errors import SpecError
+from forerun.core.options import build
+from forerun.core.protocols import Target
+from forerun.lab.shapes import is_random, random_checkpoint
+from forerun.models.config import ModelConfig
+from forerun.models.opening import pack_now
+from forerun.native import ext
+from forerun.targets.load import load as load_torch
+from forerun.targets.native_runner import NativeRunner
+from forerun.targets.native_runner import load as load_native
+from forerun.targets.paged import PagedTarget
+from forerun.targets.torch_runner import TorchRunner
+
+SHORT = {"float32": "f32", "bfloat16": "bf16", "float16": "f16"}
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A target, how it runs, and what it reads: `weight_bytes` in every forward, `token_bytes` a token of context."""
+
+    target: Target
+    runtime: str
+    weights: str
+    formats: Mapping[str, int]
+    """How many matrices are in which format."""
+    kv: str
+    isa: str
+    threads: int
+    weight_bytes: int
+    token_bytes: int
+
+    @property
+    def title(self) -> str:
+        """Two lines for a picture."""
+        name = f"{self.target.spec.name}, {self.weights} weights, {self.kv} keys and values"
+        return f"{name}\n{self.runtime} runtime, {self.isa}, {self.threads} threads"
+
+
+def open_subject(model: str, kv_tokens: int, options: Mapping[str, object]) -> Subject:
+    """Load `model` (as everywhere, or `random:NAME`) with memory for that many tokens; `options` are fields of Config.
+
+    Raises as `forerun.load` does, and SpecError for a runtime that is not ours.
+    """
+    config = build(Config, {"model": model, "kv_tokens": kv_tokens, "reuse": False, **options}, "engine")
+    if config.runtime == "hf":
+        raise SpecError("the lab measures our own runtimes: runtime native or torch, got hf")
+    if is_random(model):
+        return describe(random_target(config))
+    return describe(assemble(config).parts.target)
+
+
+def random_target(config: Config) -> PagedTarget:
+    """A target over random weights, which are kept nowhere."""
+    checkpoint = random_checkpoint(config.model)
+    choice = choice_for(config)
+    use_threads(config.threads, choice)
+    if choice.runtime == "native":
+        packed = pack_now(checkpoint, choice.weights)
+        return load_native(packed, kv=choice.kv, kv_tokens=config.kv_tokens, reuse=False)
+    return load_torch(checkpoint, dtype=choice.dtype, kv_tokens=config.kv_tokens, reuse=False)
+
+
+def describe(target: Target) -> Subject:
+    """How a target of ours runs and what it reads; SpecError for another one."""
+    runner = target.runner if isinstance(target, PagedTarget) else None
+    if isinstance(runner, NativeRunner):
+        packed = runner.packed
+        read = sum(entry.nbytes for name, entry in packed.entries.items() if name != "embedding")
+        isa, threads = ext.isa(), cast(Any, ext).threads()
+        facts = "native", packed.weights, dict(packed.formats), runner.kv_format, isa, threads, read
+    elif isinstance(runner, TorchRunner):
+        network = runner.network
+        name = SHORT.get(runner.facts.dtype, runner.facts.dtype)
+        read = matrix_values(network.config, len(network.layers)) * network.dtype.itemsize
+        isa = torch.backends.cpu.get_cpu_capability().lower()
+        facts = "torch", name, {}, name, isa, torch.get_num_threads(), read
+    else:
+        raise SpecError(f"the lab measures our own runtimes, native and torch, got {type(target).__name__}")
+    return Subject(target, *facts, runner.facts.token_bytes)
+
+
+def matrix_values(config: ModelConfig, layers: int) -> int:
+    """Values of the matrices that a forward reads whole: the layers' and the head's, not an input table."""
+    q, kv = config.heads * config.head_dim, config.kv_heads * config.head_dim
+    layer = (q + 2 * kv) * config.hidden_size + config.hidden_size * q
+    layer += 3 * config.hidden_size * config.intermediate_size
+    return layers * layer + config.vocab_size * config.hidden_size

@@ -1,0 +1,44 @@
+"""`forerun doctor`: what would be used here, and why nothing better."""
+
+import json
+
+import pytest
+
+from forerun.cli.main import main
+from forerun.native import ext
+
+needs_extension = pytest.mark.skipif(ext.extension() is None, reason=ext.why_not())
+
+
+def run(capsys, *argv):
+    assert main(list(argv)) == 0
+    return capsys.readouterr().out
+
+
+def test_doctor_says_what_would_be_used(capsys):
+    found = json.loads(run(capsys, "doctor", "--json"))
+    assert {"forerun", "torch", "cores usable", "runtime", "instruction set", "huge pages", "cache"} <= set(found)
+    assert "runtime" in run(capsys, "doctor")
+
+
+@needs_extension
+def test_doctor_says_which_instruction_set_and_why_no_better(capsys, monkeypatch):
+    found = json.loads(run(capsys, "doctor", "--json"))
+    used = found["instruction set"].partition(":")[0]
+    assert found[f"isa {used}"] == "used"
+    assert list(ext.extension().isas()) == [key[4:] for key in found if key.startswith("isa ")]
+    assert all(reason for key, reason in found.items() if key.startswith("isa "))
+    assert "usable core" in found["native threads"]
+    monkeypatch.setenv("FORERUN_ISA", "portable")
+    found = json.loads(run(capsys, "doctor", "--json"))
+    assert found["instruction set"].startswith("portable: FORERUN_ISA asks for it")
+    monkeypatch.setenv("FORERUN_ISA", "mmx")
+    assert "mmx" in json.loads(run(capsys, "doctor", "--json"))["instruction set"]
+
+
+def test_doctor_says_why_there_is_no_extension(capsys, monkeypatch):
+    monkeypatch.setattr(ext, "_load", lambda: (None, "no compiler"))
+    found = json.loads(run(capsys, "doctor", "--json"))
+    assert found["runtime"].startswith("torch: no compiler")
+    assert found["instruction set"] == "none: no compiler"
+    assert found["cores usable"] >= 1

@@ -1,0 +1,130 @@
+"""A row's bits do not depend on what else was computed with it: the promise that speculation keeps its text by.
+
+The reference reads one token at a time on one thread. Everything else, trees, chunks, batches, commits, other numbers
+of threads, must give the same bits, for every weight format, memory format and instruction set that runs here.
+"""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+_ext = pytest.importorskip("forerun.native._ext", reason="the native extension was not built")
+
+from nets import KVS, Bench, Feed, Packed, config, here  # noqa: E402 - after the extension is known to be there
+
+FORMATS = _ext.FORMATS
+GRID = [(isa, format, KVS[(i + j) % 3]) for i, isa in enumerate(here()) for j, format in enumerate(FORMATS)]
+REST = [(isa, format, kv) for isa in here() for format in FORMATS for kv in KVS if (isa, format, kv) not in GRID]
+
+
+@pytest.fixture(params=[1, 2, 3])
+def threads(request):
+    before = _ext.threads()
+    _ext.set_threads(request.param)
+    yield request.param
+    _ext.set_threads(before)
+
+
+def tree(draw, bench, held, nodes, certain=0, seen=0):
+    """A random tree of so many nodes after `certain` new tokens."""
+    word = lambda: draw.randrange(bench.config.vocab_size)
+    parents = [-1, *(draw.randrange(max(0, n - draw.choice((1, 2, 5))), n) for n in range(1, nodes))]
+    return Feed(held, [word() for _ in range(certain)], [word() for _ in range(nodes)], parents[:nodes], seen)
+
+
+def bench_for(isa, format, kv, seed, **changes):
+    shape = config(random.Random(f"{format} {kv} {seed}"), format, **changes)
+    return Bench(Packed(shape, format, seed), shape, isa, kv)
+
+
+@pytest.mark.parametrize(
+    ("isa", "format", "kv"), [*GRID, *(pytest.param(*case, marks=pytest.mark.full) for case in REST)]
+)
+def test_rows_have_the_bits_of_plain_decoding(isa, format, kv, threads):
+    for seed in range(3):
+        draw = random.Random(seed)
+        bench = bench_for(isa, format, kv, seed)
+        running = [bench.sequence(160) for _ in range(draw.randrange(1, 6))]
+        for _ in range(5):
+            chosen = [held for held in running if draw.random() < 0.8 and len(held.tokens) < 100]
+            feeds = [
+                tree(draw, bench, held, draw.choice((0, 1, 1, 2, 7, 16, 20)), draw.choice((0, 0, 1, 3, 17, 33)))
+                for held in chosen
+            ]
+            feeds = [feed for feed in feeds if feed.certain or feed.tokens]
+            if not feeds:
+                continue
+            before = [list(feed.held.tokens) for feed in feeds]
+            rows, best, _ = bench.run(feeds)
+            bench.check(feeds, rows, best, before)
+            for feed in feeds:
+                if feed.tokens and draw.random() < 0.8:
+                    node, path = draw.randrange(len(feed.tokens)), []
+                    while node >= 0:
+                        path.append(node)
+                        node = feed.parents[node]
+                    bench.commit(feed, path[::-1])
+
+
+@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("kv", KVS)
+def test_a_tree_grown_level_by_level_has_the_bits_of_one_fed_at_once(format, kv, threads):
+    draw = random.Random(1)
+    bench = bench_for(here()[0], format, kv, 1)
+    held = bench.sequence()
+    whole = tree(draw, bench, held, 12, 21)
+    for seen, upto in ((0, 1), (1, 4), (4, 5), (5, 12)):
+        part = Feed(held, [] if seen else whole.certain, whole.tokens[:upto], whole.parents[:upto], seen)
+        before = list(held.tokens)
+        rows, best, _ = bench.run([part])
+        bench.check([part], rows, best, [before])
+
+
+@pytest.mark.parametrize("isa", here())
+@pytest.mark.parametrize("format", FORMATS)
+def test_a_prompt_read_in_any_pieces_leaves_the_same_memory_and_states(isa, format, threads):
+    """Tapped states of every token, and the rows after 300 of them, whatever the chunks were."""
+    draw = random.Random(2)
+    bench = bench_for(isa, format, "bf16", 2, layers=2, windows=(None, 21))
+    prompt = [draw.randrange(bench.config.vocab_size) for _ in range(300)]
+    told = []
+    for sizes in ([1] * 300, [300], [64, 100, 17, 119], [16] * 18 + [12], [33] * 9 + [3]):
+        held, states = bench.sequence(320), []
+        for size in sizes:
+            at = len(held.tokens)
+            _, _, hidden = bench.run([Feed(held, prompt[at : at + size], [], [])])
+            states.append(hidden)
+        end = Feed(held, [], [5, 7, 9, 11], [-1, 0, 0, 1])
+        rows, _, hidden = bench.run([end])
+        told.append((np.concatenate(states).tobytes(), rows.tobytes(), hidden.tobytes()))
+        bench._free += held.blocks
+    assert [x[0] == told[0][0] for x in told] == [True] * len(told), "states of the prompt"
+    assert [x[1:] == told[0][1:] for x in told] == [True] * len(told), "rows after it"
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_a_batch_has_the_bits_of_its_members_alone(format, threads):
+    draw = random.Random(3)
+    bench = bench_for(here()[0], format, "int8", 3)
+    running = [bench.sequence(32) for _ in range(40)]
+    for nodes in (0, 1, 1, 3):
+        feeds = [tree(draw, bench, held, nodes, draw.choice((1, 4, 5)) if not nodes else 0) for held in running]
+        before = [list(feed.held.tokens) for feed in feeds]
+        rows, best, _ = bench.run(feeds)
+        bench.check(feeds, rows, best, before)
+        for feed in feeds:
+            if nodes:
+                bench.commit(feed, [0])
+
+
+def test_where_blocks_lie_changes_nothing(threads):
+    bench = bench_for(here()[0], "bf16", "bf16", 4)
+    tokens = [(7 * i) % bench.config.vocab_size for i in range(60)]
+    rows = []
+    for _ in range(3):
+        held = bench.sequence(64)
+        rows.append(bench.run([Feed(held, tokens, [1, 2], [-1, 0])])[0].tobytes())
+    assert len(set(rows)) == 1
