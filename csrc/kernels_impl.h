@@ -38,21 +38,33 @@ template <int MR> inline void finish(const Product& job, int strip, int row, con
     }
 }
 
-constexpr int AHEAD = 2048;  // bytes that are asked of the memory before they are needed: past the edge of a page
+// Memory is asked for bytes before they are needed. A group of rows that is alone with its strip asks a little ahead of
+// itself, past the edge of a page. Two groups and more compute longer than the memory needs for a strip, if it works all
+// the time: the first two ask for the next strip meanwhile, one line of two each, so that requests do not queue up before
+// the loads of the strip at hand.
+struct Ahead {
+    size_t even, odd;  // distances
 
-inline void ask(const uint8_t* w) {
-    __builtin_prefetch(w + AHEAD);
-    __builtin_prefetch(w + AHEAD + 64);
-}
+    static inline Ahead alone() { return {2048, 2048 + 64}; }
+    static inline Ahead of_group(int group, size_t strip) {
+        const size_t line = group < 2 ? strip + 64 * size_t(group) : 0;
+        return {line, line};
+    }
+    inline void ask(const uint8_t* w) const {
+        __builtin_prefetch(w + even);
+        __builtin_prefetch(w + odd);
+    }
+};
 
 struct F32Product {
-    template <int MR> static inline Sums<MR> sums(const Product& job, const uint8_t* w, int row) {
+    static constexpr int MOST = Isa::ROWS;
+    template <int MR> static inline Sums<MR> sums(const Product& job, const uint8_t* w, int row, Ahead ahead) {
         Sums<MR> c;
         for (int m = 0; m < MR; m++) c.a[m] = c.b[m] = Isa::zero();
         const float* a = (const float*)(job.a.data + row * job.a.stride);
         const size_t stride = job.a.stride / sizeof(float);
         for (int k = 0; k < job.a.k; k++, w += 128) {
-            ask(w);
+            ahead.ask(w);
             F w0 = Isa::load((const float*)w), w1 = Isa::load((const float*)w + PANEL);
             for (int m = 0; m < MR; m++) {
                 F x = Isa::set1(a[m * stride + k]);
@@ -65,13 +77,14 @@ struct F32Product {
 };
 
 struct BF16Product {
-    template <int MR> static inline Sums<MR> sums(const Product& job, const uint8_t* w, int row) {
+    static constexpr int MOST = Isa::ROWS;
+    template <int MR> static inline Sums<MR> sums(const Product& job, const uint8_t* w, int row, Ahead ahead) {
         Sums<MR> c;
         for (int m = 0; m < MR; m++) c.a[m] = c.b[m] = Isa::zero();
         const uint8_t* a = job.a.data + row * job.a.stride;
         const int pairs = job.a.k / 2;
         for (int k = 0; k < pairs; k++, w += 128) {
-            ask(w);
+            ahead.ask(w);
             auto w0 = Isa::pair_weights(w), w1 = Isa::pair_weights(w + 64);
             for (int m = 0; m < MR; m++) {
                 auto x = Isa::pair_act(a + m * job.a.stride, k);
@@ -85,7 +98,8 @@ struct BF16Product {
 
 // Groups of 64 inputs share a scale of the activations: an exact integer product for each, then one float chain.
 struct Int8Product {
-    template <int MR> static inline Sums<MR> sums(const Product& job, const uint8_t* w, int row) {
+    static constexpr int MOST = Isa::ROWS;
+    template <int MR> static inline Sums<MR> sums(const Product& job, const uint8_t* w, int row, Ahead ahead) {
         Sums<MR> c;
         for (int m = 0; m < MR; m++) c.a[m] = c.b[m] = Isa::zero();
         const uint8_t* a = job.a.data + row * job.a.stride;
@@ -94,7 +108,7 @@ struct Int8Product {
             I c0[MR], c1[MR];  // bytes are q + 128, so the sums begin at -128 times the activations' own sum
             for (int m = 0; m < MR; m++) c0[m] = c1[m] = Isa::set1i(-128 * job.a.sum[at + m * job.a.per]);
             for (int k = 0; k < K_STEP; k += 4, w += 128) {
-                ask(w);
+                ahead.ask(w);
                 auto w0 = Isa::byte_weights(w), w1 = Isa::byte_weights(w + 64);
                 for (int m = 0; m < MR; m++) {
                     auto x = Isa::byte_act(a + m * job.a.stride + k);
@@ -119,9 +133,10 @@ struct Int8Product {
 // Blocks of 32 inputs: an exact integer product for each, then one float chain per output, block after block.
 template <Format FORMAT> struct BlockProduct {
     static constexpr int ZERO = FORMAT == Q8_0 ? 128 : FORMAT == Q4_0 ? 8 : 0;
+    static constexpr int MOST = Isa::ROWS;
     static constexpr bool NIBBLES = FORMAT != Q8_0;
 
-    template <int MR> static inline Sums<MR> sums(const Product& job, const uint8_t* w, int row) {
+    template <int MR> static inline Sums<MR> sums(const Product& job, const uint8_t* w, int row, Ahead ahead) {
         Sums<MR> c;
         for (int m = 0; m < MR; m++) c.a[m] = c.b[m] = Isa::zero();
         const uint8_t* a = job.a.data + row * job.a.stride;
@@ -129,7 +144,7 @@ template <Format FORMAT> struct BlockProduct {
         for (int b = 0; b < blocks; b++, w += unit_bytes(FORMAT), a += BLOCK) {
             const int at = row * job.a.per + b;
             const uint8_t* codes = w + (FORMAT == Q4_1 ? 128 : 64);
-            for (int near = 0; near < int(unit_bytes(FORMAT)); near += 64) __builtin_prefetch(w + AHEAD + near);
+            for (size_t near = 0; near < unit_bytes(FORMAT); near += 128) ahead.ask(w + near);
             I c0[MR], c1[MR];
             for (int m = 0; m < MR; m++)
                 c0[m] = c1[m] = ZERO ? Isa::set1i(-ZERO * job.a.sum[at + m * job.a.per]) : Isa::zeroi();
@@ -182,7 +197,8 @@ template <Format FORMAT> struct BlockProduct {
 };
 
 struct NF4Product {
-    template <int MR> static inline Sums<MR> sums(const Product& job, const uint8_t* w, int row) {
+    static constexpr int MOST = Isa::ROWS;
+    template <int MR> static inline Sums<MR> sums(const Product& job, const uint8_t* w, int row, Ahead ahead) {
         Sums<MR> c;
         for (int m = 0; m < MR; m++) c.a[m] = c.b[m] = Isa::zero();
         const float* a = (const float*)(job.a.data + row * job.a.stride);
@@ -192,6 +208,7 @@ struct NF4Product {
             F s0 = Isa::load((const float*)w), s1 = Isa::load((const float*)w + PANEL);
             w += 128;
             F c0[MR], c1[MR];
+            for (size_t near = 0; near < unit_bytes(NF4); near += 128) ahead.ask(w + near);
             for (int m = 0; m < MR; m++) c0[m] = c1[m] = Isa::zero();
             for (int k = 0; k < NF4_BLOCK; k += 2, w += 32) {
                 I code0 = Isa::load_u8(w), code1 = Isa::load_u8(w + 16);
@@ -212,14 +229,23 @@ struct NF4Product {
     }
 };
 
+template <class P, int MR> inline void rows_of(const Product& job, int strip, const uint8_t* w, int& row, int& group) {
+    if constexpr (MR <= P::MOST)
+        for (; row + MR <= job.rows; row += MR, group++) {
+            const bool alone = !row && job.rows == MR;
+            const Ahead ahead = alone ? Ahead::alone() : Ahead::of_group(group, job.strip_bytes);
+            finish<MR>(job, strip, row, P::template sums<MR>(job, w, row, ahead));
+        }
+}
+
 template <class P> void product(const Product& job, int first, int end) {
     for (int strip = first; strip < end; strip++) {
         const uint8_t* w = job.w + size_t(strip) * job.strip_bytes;
-        int row = 0;
-        for (; Isa::ROWS >= 8 && row + 8 <= job.rows; row += 8) finish<8>(job, strip, row, P::template sums<8>(job, w, row));
-        for (; row + 4 <= job.rows; row += 4) finish<4>(job, strip, row, P::template sums<4>(job, w, row));
-        for (; row + 2 <= job.rows; row += 2) finish<2>(job, strip, row, P::template sums<2>(job, w, row));
-        for (; row < job.rows; row++) finish<1>(job, strip, row, P::template sums<1>(job, w, row));
+        int row = 0, group = 0;
+        rows_of<P, 8>(job, strip, w, row, group);
+        rows_of<P, 4>(job, strip, w, row, group);
+        rows_of<P, 2>(job, strip, w, row, group);
+        rows_of<P, 1>(job, strip, w, row, group);
     }
 }
 

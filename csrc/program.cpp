@@ -159,7 +159,7 @@ Result Program::run(const KV& kv, const std::vector<int>& tokens, const std::vec
         if (op.kind == Op::TAP) result.taps += widths_[op.in].columns;
         if (op.kind == Op::LOGITS) {
             result.rows = size_t(wanted), result.ids = size_t(op.ids);
-            result.columns = matrices_[op.matrix].rows, result.width = padded(result.columns, STRIP);
+            result.columns = matrices_[op.matrix].rows, result.width = padded(result.columns, STRIP) + STRIP;  // rows a power of two apart would share cache sets
         }
         if (op.kind != Op::ATTEND) continue;
         if (op.heads.kv_heads != kv.kv_heads || op.heads.head_dim != kv.head_dim || op.layer >= kv.layers) refuse("this memory was made for other layers or heads");
