@@ -256,7 +256,7 @@ inline float inverse_rms(const float* x, int n, float eps) {
         F v = Isa::load(x + i);
         s = Isa::fma(v, v, s);
     }
-    float total = sum16(s);
+    float total = Isa::sum(s);
     for (; i < n; i++) total += x[i] * x[i];
     return 1.0f / __builtin_sqrtf(total / float(n) + eps);
 }
@@ -291,7 +291,7 @@ struct RowValues {
 inline int32_t to_bytes(const RowValues& values, int first, int count, int8_t* out, float* scale) {
     F top = Isa::zero();
     for (int i = first; i < first + count; i += 16) top = Isa::max(top, Isa::abs(values.at(i)));
-    const float most = max16(top);
+    const float most = Isa::top(top);
     *scale = most / 127.0f;
     const F inverse = Isa::set1(most > 0 ? 127.0f / most : 0.0f);
     I total = Isa::zeroi();
@@ -300,7 +300,7 @@ inline int32_t to_bytes(const RowValues& values, int first, int count, int8_t* o
         Isa::store_bytes(out + i, codes);
         total = Isa::addi(total, codes);
     }
-    return sum16i(total);
+    return Isa::sumi(total);
 }
 
 inline void put(Act act, uint8_t* out, int i, F v) {
@@ -394,7 +394,7 @@ float softmax(const Softmax& job) {
         for (int i = job.end; i < 16 * t + 16; i++) s[i - 16 * t] = -__builtin_inff();
         top = Isa::max(top, Isa::load(s));
     }
-    const F most = Isa::set1(max16(top));
+    const F most = Isa::set1(Isa::top(top));
     const Act act = job.type == KV_BF16 ? Isa::KV_ACT : ACT_F32;
     const size_t size = act_bytes_of(act);
     F total = Isa::zero();
@@ -407,7 +407,7 @@ float softmax(const Softmax& job) {
         }
         put(act, job.p + 16 * t * size, 0, p);
     }
-    return sum16(total);
+    return Isa::sum(total);
 }
 
 // Weights times value tiles: QB queries and DB vectors of 16 dimensions at a time, all tiles in one go.

@@ -10,31 +10,6 @@ constexpr float NF4_VALUES[16] = {
 
 inline size_t act_bytes_of(Act act) { return act == ACT_F32 || act == ACT_ROUNDED ? 4 : act == ACT_BF16 ? 2 : 1; }
 
-// Lanes are added as a tree, the same on every instruction set.
-inline float sum16(F v) {
-    alignas(64) float x[16];
-    Isa::store(x, v);
-    for (int half = 8; half; half /= 2)
-        for (int i = 0; i < half; i++) x[i] += x[i + half];
-    return x[0];
-}
-
-inline float max16(F v) {
-    alignas(64) float x[16];
-    Isa::store(x, v);
-    for (int half = 8; half; half /= 2)
-        for (int i = 0; i < half; i++) x[i] = x[i + half] > x[i] ? x[i + half] : x[i];
-    return x[0];
-}
-
-inline int32_t sum16i(I v) {
-    alignas(64) int32_t x[16];
-    Isa::storei(x, v);
-    int32_t s = 0;
-    for (int i = 0; i < 16; i++) s += x[i];
-    return s;
-}
-
 // e^x to about one unit in the last place, for x up to 88; what lies below -87 is 0, and so is minus infinity's.
 inline F exp16(F x) {
     const F low = Isa::set1(-87.0f);

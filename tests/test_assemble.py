@@ -385,3 +385,11 @@ def test_foreseen_drafts_stand_more_often_than_the_likeliest_and_keep_the_seed_s
         assert result.token_ids == plain.token_ids
         tau[law] = result.stats.tau
     assert tau["foreseen"] > 1.3 * tau["chosen"]
+
+
+@pytest.mark.skipif(bool(ext.why_not()), reason="the compiled extension is not there")
+def test_a_native_engine_draws_natively(tmp_path):
+    from forerun.native.vocab import NativeVocabulary
+
+    with forerun.load(write_folder(tmp_path / "model", Tiny()), runtime="native") as engine:
+        assert isinstance(engine.parts.vocabulary, NativeVocabulary)

@@ -9,7 +9,9 @@ namespace {
 struct F { __m256 a, b; };
 struct I { __m256i a, b; };
 
-struct Isa {
+#include "lanes.h"
+
+struct Isa : Lanes<Isa> {
     static constexpr int ROWS = 4;
     static constexpr Act PAIR_ACT = ACT_ROUNDED, KV_ACT = ACT_ROUNDED;
 

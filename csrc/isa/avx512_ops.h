@@ -24,6 +24,11 @@ struct Avx512 {
     }
     static inline F keep_at_least(F x, F low, F v) { return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(x, low, _CMP_GE_OQ), v); }
 
+    // Halves are added to halves, down to one lane: the tree of kernels_math.h.
+    static inline float sum(F v) { return _mm512_reduce_add_ps(v); }
+    static inline float top(F v) { return _mm512_reduce_max_ps(v); }
+    static inline int32_t sumi(I v) { return _mm512_reduce_add_epi32(v); }
+
     static inline I zeroi() { return _mm512_setzero_si512(); }
     static inline I set1i(int32_t x) { return _mm512_set1_epi32(x); }
     static inline void storei(int32_t* p, I v) { _mm512_storeu_si512(p, v); }

@@ -12,7 +12,9 @@ typedef float F __attribute__((vector_size(64)));
 typedef int32_t I __attribute__((vector_size(64)));
 typedef uint32_t U __attribute__((vector_size(64)));
 
-struct Isa {
+#include "lanes.h"
+
+struct Isa : Lanes<Isa> {
     static constexpr int ROWS = 4;
     static constexpr Act PAIR_ACT = ACT_ROUNDED, KV_ACT = ACT_ROUNDED;
 

@@ -20,6 +20,7 @@ from forerun.core.errors import LossyError, SpecError, unknown
 from forerun.core.options import Spec, build, documented
 from forerun.core.plan import Plan
 from forerun.core.protocols import Drafter, Target, Verifier
+from forerun.core.vocabulary import PLAIN, Vocabulary
 from forerun.drafters.names import DRAFTERS, Entry, drafter_entry
 from forerun.engine.engine import Engine
 from forerun.engine.step import Parts
@@ -93,7 +94,7 @@ def assemble(config: Config) -> Engine:
     drafter = make_drafter(spec.name, values, target, words, config)
     check_pairing(target, drafter, verify, plan)
     return Engine(
-        Parts(target, drafter, verify),
+        Parts(target, drafter, verify, model.vocabulary),
         Fixed(plan if spec.name != "none" else Plan.none(), up_to),
         words=words,
         eos_ids=model.eos_ids | words.tokenizer.eos_ids,
@@ -126,21 +127,24 @@ class Opened:
     words: TextWords
     eos_ids: frozenset[int]
     target: Callable[..., Target]
+    vocabulary: Vocabulary = PLAIN
 
 
 def opened(name: str, choice: Choice) -> Opened:
     """The model called `name`; what only other runtimes need is not imported."""
     path = resolve(name)
+    make: Callable[..., Target]
     if choice.runtime == "native":
+        from forerun.native.vocab import NativeVocabulary
         from forerun.targets.native_runner import load as load_native
 
         packed = open_model(path, choice.weights)
-        return Opened(words_of(packed), packed.eos_ids, partial(load_native, packed, kv=choice.kv))
+        make = partial(load_native, packed, kv=choice.kv)
+        return Opened(words_of(packed), packed.eos_ids, make, NativeVocabulary())
     from forerun.weights.folder import open_checkpoint
 
     checkpoint = open_checkpoint(path)
     words = TextWords(tokenizer_of(checkpoint))
-    make: Callable[..., Target]
     if choice.runtime == "hf":
         from forerun.targets.hf_target import load as load_hf
 
