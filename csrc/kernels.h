@@ -18,6 +18,7 @@ enum Act : int {
     ACT_BF16,     // bfloat16
     ACT_GROUP8,   // int8, a scale and a sum per group of 64
     ACT_BLOCK8,   // the same per block of 32
+    ACT_HALF8,    // the same per half of such a block
 };
 
 struct Packed {  // rows of activations, each `stride` bytes; scales and sums [rows][per]
@@ -90,7 +91,7 @@ struct Kernels {
 };
 
 // Values that share a scale and a sum; 0 if there are none.
-constexpr int act_group(Act act) { return act == ACT_GROUP8 ? K_STEP : act == ACT_BLOCK8 ? BLOCK : 0; }
+constexpr int act_group(Act act) { return act == ACT_GROUP8 ? K_STEP : act == ACT_BLOCK8 ? BLOCK : act == ACT_HALF8 ? BLOCK / 2 : 0; }
 constexpr size_t act_bytes(Act act) { return act == ACT_F32 || act == ACT_ROUNDED ? 4 : act == ACT_BF16 ? 2 : 1; }
 
 const Kernels* kernels_portable();

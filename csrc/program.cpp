@@ -183,8 +183,8 @@ Result Program::run(const KV& kv, const std::vector<int>& tokens, const std::vec
         refuse("features must be [" + std::to_string(tokens.size()) + ", " + std::to_string(features_used) + "]");
     for (size_t i = 0; i < buffers_.size(); i++) buffers_[i].fit(widths_[i].stride * size_t(widths_[i].picked ? wanted : fed));
     packed_.fit(widest * sizeof(float) * size_t(fed));
-    scales_.fit(widest / BLOCK * size_t(fed));
-    sums_.fit(widest / BLOCK * size_t(fed));
+    scales_.fit(widest / (BLOCK / 2) * size_t(fed));
+    sums_.fit(widest / (BLOCK / 2) * size_t(fed));
     cos_.fit(inv_freq_.size() * size_t(fed));
     sin_.fit(inv_freq_.size() * size_t(fed));
     result.fed = size_t(fed);

@@ -138,54 +138,88 @@ void tile_int8(const Product& job, int first, int end) {
     });
 }
 
-template <Format FORMAT> inline const uint8_t* tile_codes(const uint8_t* codes, uint8_t* room) {
-    if constexpr (FORMAT == Q8_0) return codes;
+// One product of bytes: sums of up to 32 rows and a strip, into `ints`.
+inline void tile_block(const uint8_t* a, size_t stride, const uint8_t* codes, bool two, Square<int32_t>& ints) {
+    ZERO_SUMS(two);
+    TILE_LOAD(4, a, stride);
+    TILE_LOAD(6, codes, 128);
+    TILE_LOAD(7, codes + 64, 128);
+    TILE_S8U8(0, 4, 6);
+    TILE_S8U8(1, 4, 7);
+    if (two) {
+        TILE_LOAD(5, a + 16 * stride, stride);
+        TILE_S8U8(2, 5, 6);
+        TILE_S8U8(3, 5, 7);
+    }
+    STORE_SUMS(ints, two);
+}
+
+inline I sum_of(const Square<int32_t>& ints, int row, int panel, I start) {
+    return Isa::addi(_mm512_load_si512(ints.at[row] + panel), start);
+}
+
+inline void finish_rows(const Product& job, int strip, const RowGroup& group, const Square<float>& sums) {
+    for (int m = 0; m < group.count; m++)
+        finish<1>(job, strip, group.first + m, Sums<1>{{Isa::load(sums.at[m])}, {Isa::load(sums.at[m] + PANEL)}});
+}
+
+void tile_q8(const Product& job, int first, int end) {
+    if (job.rows < FEW) return product<Q8Product>(job, first, end);
+    over_tiles(job, first, end, BLOCK, 8, [&](int strip, const RowGroup& group, const uint8_t* w, const uint8_t* a) {
+        Square<float> sums;
+        Square<int32_t> ints;
+        clear(sums, group.count);
+        for (int b = 0; b < job.a.per; b++, w += unit_bytes(Q8_0), a += BLOCK) {
+            for (size_t near = 0; near < unit_bytes(Q8_0); near += 64) __builtin_prefetch(w + 4096 + near);
+            tile_block(a, job.a.stride, w + 64, group.rows1 > 0, ints);
+            const F d0 = Isa::load_half((const uint16_t*)w), d1 = Isa::load_half((const uint16_t*)w + PANEL);
+            for (int m = 0; m < group.count; m++) {
+                const int at = (group.first + m) * job.a.per + b;
+                const I start = Isa::set1i(-128 * job.a.sum[at]);
+                F x = Isa::load(sums.at[m]), y = Isa::load(sums.at[m] + PANEL);
+                Q8Product::close_block(job, at, d0, d1, sum_of(ints, m, 0, start), sum_of(ints, m, PANEL, start), x, y);
+                Isa::store(sums.at[m], x);
+                Isa::store(sums.at[m] + PANEL, y);
+            }
+        }
+        finish_rows(job, strip, group, sums);
+    });
+}
+
+// Nibbles of a block as bytes, group of 4 inputs after group.
+inline void spread(const uint8_t* codes, uint8_t* room) {
     for (int g = 0; g < 4; g++)
         for (int panel = 0; panel < 128; panel += 64) {
             _mm512_store_si512(room + 128 * g + panel, Isa::low_nibbles(codes + 128 * g + panel));
             _mm512_store_si512(room + 128 * (g + 4) + panel, Isa::high_nibbles(codes + 128 * g + panel));
         }
-    return room;
 }
 
-template <Format FORMAT> void tile_blocks(const Product& job, int first, int end) {
-    using Plain = BlockProduct<FORMAT>;
+template <Format FORMAT> void tile_q4(const Product& job, int first, int end) {
+    using Plain = Q4Product<FORMAT>;
     if (job.rows < FEW) return product<Plain>(job, first, end);
-    over_tiles(job, first, end, BLOCK, 8, [&](int strip, const RowGroup& group, const uint8_t* w, const uint8_t* a) {
-        const bool two = group.rows1 > 0;
-        const size_t stride = job.a.stride;
+    over_tiles(job, first, end, BLOCK / 2, 4, [&](int strip, const RowGroup& group, const uint8_t* w, const uint8_t* a) {
         Square<float> sums;
-        Square<int32_t> ints;
+        Square<int32_t> low, high;
         alignas(64) uint8_t room[1024];
         clear(sums, group.count);
-        const int blocks = job.a.k / BLOCK;
-        for (int b = 0; b < blocks; b++, w += unit_bytes(FORMAT), a += BLOCK) {
-            for (int near = 0; near < int(unit_bytes(FORMAT)); near += 64) __builtin_prefetch(w + 4096 + near);
-            const uint8_t* codes = tile_codes<FORMAT>(w + (FORMAT == Q4_1 ? 128 : 64), room);
-            ZERO_SUMS(two);
-            TILE_LOAD(4, a, stride);
-            TILE_LOAD(6, codes, 128);
-            TILE_LOAD(7, codes + 64, 128);
-            TILE_S8U8(0, 4, 6);
-            TILE_S8U8(1, 4, 7);
-            if (two) {
-                TILE_LOAD(5, a + 16 * stride, stride);
-                TILE_S8U8(2, 5, 6);
-                TILE_S8U8(3, 5, 7);
-            }
-            STORE_SUMS(ints, two);
+        for (int half = 0; half < job.a.per; half += 2, w += unit_bytes(FORMAT), a += BLOCK) {
+            for (size_t near = 0; near < unit_bytes(FORMAT); near += 64) __builtin_prefetch(w + 4096 + near);
+            spread(w + Plain::CODES, room);
+            tile_block(a, job.a.stride, room, group.rows1 > 0, low);
+            tile_block(a + BLOCK / 2, job.a.stride, room + 512, group.rows1 > 0, high);
+            const typename Plain::Scales scales(w);
             for (int m = 0; m < group.count; m++) {
-                const int at = (group.first + m) * job.a.per + b;
-                const I zero = Isa::set1i(-Plain::ZERO * job.a.sum[at]);
-                I c0 = Isa::addi(_mm512_load_si512(ints.at[m]), zero), c1 = Isa::addi(_mm512_load_si512(ints.at[m] + PANEL), zero);
-                Sums<1> c{{Isa::load(sums.at[m])}, {Isa::load(sums.at[m] + PANEL)}};
-                Plain::template close_block<FORMAT, 1>(job, w, at, &c0, &c1, c);
-                Isa::store(sums.at[m], c.a[0]);
-                Isa::store(sums.at[m] + PANEL, c.b[0]);
+                const int at = (group.first + m) * job.a.per + half;
+                const I start = Plain::start(job, at), next = Plain::start(job, at + 1);
+                F x = Isa::load(sums.at[m]), y = Isa::load(sums.at[m] + PANEL);
+                Plain::close_block(job, at, scales, sum_of(low, m, 0, start), sum_of(low, m, PANEL, start),
+                                   sum_of(high, m, 0, next), sum_of(high, m, PANEL, next), x, y);
+                Isa::store(sums.at[m], x);
+                Isa::store(sums.at[m] + PANEL, y);
             }
         }
-        for (int m = 0; m < group.count; m++)
-            finish<1>(job, strip, group.first + m, Sums<1>{{Isa::load(sums.at[m])}, {Isa::load(sums.at[m] + PANEL)}});
+        finish_rows(job, strip, group, sums);
     });
 }
 
@@ -262,9 +296,9 @@ inline Kernels tile_table(const char* name) {
     Kernels t = table(name);
     t.product[BF16] = tile_bf16;
     t.product[INT8] = tile_int8;
-    t.product[Q8_0] = tile_blocks<Q8_0>;
-    t.product[Q4_0] = tile_blocks<Q4_0>;
-    t.product[Q4_1] = tile_blocks<Q4_1>;
+    t.product[Q8_0] = tile_q8;
+    t.product[Q4_0] = tile_q4<Q4_0>;
+    t.product[Q4_1] = tile_q4<Q4_1>;
     t.scores[KV_BF16] = tile_scores;
     t.mix[KV_BF16] = tile_mix;
     return t;

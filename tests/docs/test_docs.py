@@ -215,15 +215,32 @@ SUITE = {
     "plain_ms_per_token": 30.0, "ms_per_token": 18.0, "tau": 2.0,
 }  # fmt: skip
 ARM = {"same": 100, "of": 100, "drafted": 2000, "accepted": 1000, "tokens": 4800, "differences": []}
+SPREAD = {"median": 2.125, "lowest": 2.0, "highest": 2.25}
+POINT = {"rows": 1, "batch": 1, "context": 256, "ms": 4.56, "over_first": 1.0}
 RESULTS = {
-    "ngram_float32": {"model": "m", "drafter": "ngram", "dtype": "float32", "edit": SUITE},
-    "identity_float32": {"dtype": "float32", "prompts": 100, "tokens": 48, "batch": 8, "ngram": {"greedy": ARM}},
+    "ngram_native_q4_1": {"model": "m", "drafter": "ngram", "ran": "native q4_1", "edit": SUITE},
+    "identity_native_q4_1": {"ran": "native q4_1", "prompts": 100, "tokens": 48, "batch": 8, "ngram": {"greedy": ARM}},
     "overhead": {
         "model": "m",
-        "greedy": {"steps": 9, "all_outside_draft_and_score_ms": 0.4, "verify_and_commit_ms": 0.2},
+        "greedy": {
+            "steps": 9, "all_outside_draft_and_score_ms": 0.4, "verify_and_commit_ms": 0.2,
+            "share_outside_draft_and_score": 0.05,
+        },
     },
-    "memory": {"model": "m", "context": 2048, "float32": {"peak_mb": 1234.5, "start_to_first_token_s": 3.21}},
-}
+    "memory": {
+        "model": "m", "context": 2048,
+        "native int8": {
+            "peak_mb": 1234.5, "weights_mb": 135.0, "kv_mb": 47.0, "over_mb": 300.0, "command_to_first_token_s": 1.5,
+        },
+    },
+    "peers": {"rounds": 9, "spread": {"llama.cpp/int8": SPREAD}},
+    "perplexity": {"tokens": 4096, "formats": {"int8": {"perplexity": 23.779, "over_f32": 0.0081}}},
+    "curve_int8": {
+        "model": "m", "formats": {"int8": 121}, "bandwidth_share": 0.83,
+        "points": [POINT, {**POINT, "rows": 8, "over_first": 1.28}],
+    },
+}  # fmt: skip
+FIGURES = ("1.62x", "100 of 100", "0.40 ms", "1,234 MB", "2.12x", "23.779", "1.28 for 8 rows")
 
 
 @pytest.mark.parametrize("missing", [None, *RESULTS])
@@ -241,6 +258,6 @@ def test_the_table_has_what_the_files_have(tmp_path, missing):
     assert text.startswith("before\n")
     assert text.endswith("after\n")
     assert "old" not in text
-    for name, figure in zip(RESULTS, ("1.62x", "100 of 100", "0.40 ms", "1,234 MB"), strict=True):
+    for name, figure in zip(RESULTS, FIGURES, strict=True):
         assert (figure in text) == (f"`{name}.json`: A Processor" in text) == (name != missing)
     assert "`python scripts/x --y`" in text
