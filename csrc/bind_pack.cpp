@@ -8,6 +8,7 @@
 #include <string>
 
 #include "bind.h"
+#include "isa.h"
 #include "pack.h"
 
 namespace nb = nanobind;
@@ -31,15 +32,6 @@ using Out = nb::ndarray<uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Packed = nb::ndarray<const uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
 constexpr size_t MOST = size_t(1) << 40;  // rows, columns, and their product: far above any model, far below overflow
-
-Format format_of(const std::string& name) {
-    std::string allowed;
-    for (int f = 0; f < FORMATS; ++f) {
-        if (name == FORMAT_NAMES[f]) return Format(f);
-        allowed += (f ? ", " : "") + std::string(FORMAT_NAMES[f]);
-    }
-    throw std::invalid_argument("unknown weight format '" + name + "' (allowed: " + allowed + ")");
-}
 
 size_t checked_bytes(Format format, size_t rows, size_t cols) {
     if (rows < 1 || cols < 1 || rows > MOST || cols > MOST || rows > MOST / cols)

@@ -1,6 +1,8 @@
 #include "cpu.h"
 
 #include "bind.h"
+#include "isa.h"
+#include "selftest.h"
 
 #include <nanobind/stl/string.h>
 
@@ -8,6 +10,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <stdexcept>
 #include <thread>
 
 #if FORERUN_X86
@@ -26,26 +29,6 @@
 
 namespace forerun {
 namespace {
-
-// What the compiler of this build could not translate; see instruction_set() in CMakeLists.txt.
-bool built(const std::string& name) {
-#ifdef FORERUN_NO_AVX2
-    if (name == "avx2") return false;
-#endif
-#ifdef FORERUN_NO_AVX512
-    if (name == "avx512") return false;
-#endif
-#ifdef FORERUN_NO_AVX512_BF16
-    if (name == "avx512_bf16") return false;
-#endif
-#ifdef FORERUN_NO_AMX
-    if (name == "amx") return false;
-#endif
-#ifdef FORERUN_NO_AMX_EMULATED
-    if (name == "amx_emulated") return false;
-#endif
-    return !name.empty();
-}
 
 #if FORERUN_X86
 
@@ -132,7 +115,7 @@ Found detect() {
                                               {"amx-bf16", bit(seven.edx, 22)},
                                               {"amx-int8", bit(seven.edx, 25)}},
                                              saves(0x60000), "tile");
-    if (f.amx.empty()) f.amx = built("amx") ? tile_permission() : "";
+    if (f.amx.empty()) f.amx = kernels_built("amx") ? tile_permission() : "";
     return f;
 }
 
@@ -148,8 +131,15 @@ std::vector<std::pair<std::string, std::string>> find_isas() {
     std::vector<std::pair<std::string, std::string>> all = {
         {"amx", other}, {"avx512_bf16", other}, {"avx512", other}, {"avx2", other}, {"portable", ""}};
 #endif
-    for (auto& [name, reason] : all)
-        if (reason.empty() && !built(name)) reason = "left out of this build: the compiler did not know it";
+    for (auto& [name, reason] : all) {
+        if (!reason.empty()) continue;
+        const Kernels* kernels = kernels_built(name);
+        if (!kernels) {
+            reason = "left out of this build: the compiler did not know it";
+        } else if (const std::string part = disagreement(*kernels, *kernels_portable()); !part.empty()) {
+            reason = "its kernels computed something else than the portable ones: " + part;
+        }
+    }
     return all;
 }
 
@@ -186,7 +176,7 @@ std::vector<std::pair<std::string, std::string>> isas() {
 bool isa_runs(const std::string& name) {
     for (const auto& [known, reason] : known_isas()) {
         if (known == name) return reason.empty();
-        if (name == "amx_emulated" && known == "avx512_bf16") return reason.empty() && built(name);
+        if (name == "amx_emulated" && known == "avx512_bf16") return reason.empty() && kernels_built(name);
     }
     return false;
 }
@@ -204,6 +194,11 @@ void bind_cpu(nanobind::module_& m) {
         return found;
     });
     m.def("isa_runs", &isa_runs, nanobind::arg("name"));
+    m.def("disagreement", [](const std::string& name) {
+        const Kernels* kernels = isa_runs(name) ? kernels_built(name) : nullptr;
+        if (!kernels) throw std::invalid_argument("instruction set '" + name + "' does not run here");
+        return disagreement(*kernels, *kernels_portable());
+    }, nanobind::arg("name"));
     m.def("cores", &cores);
     m.def("cpu_quota", &cpu_quota, nanobind::arg("cgroups") = "/proc/self/cgroup",
           nanobind::arg("root") = "/sys/fs/cgroup");

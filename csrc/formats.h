@@ -24,11 +24,19 @@ inline constexpr const char* FORMAT_NAMES[FORMATS] = {"f32", "bf16", "int8", "q8
 
 constexpr int STRIP = 32, PANEL = 16, K_STEP = 64, BLOCK = 32, NF4_BLOCK = 64;
 
-constexpr size_t padded(size_t n, size_t step) { return (n + step - 1) / step * step; }
-constexpr size_t strips(size_t rows) { return (rows + STRIP - 1) / STRIP; }
+// The values of NF4's 16 codes, as bitsandbytes has them (QLoRA, appendix E).
+inline constexpr float NF4_VALUES[16] = {
+    -1.0f, -0.6961928009986877f, -0.5250730514526367f, -0.39491748809814453f,
+    -0.28444138169288635f, -0.18477343022823334f, -0.09105003625154495f, 0.0f,
+    0.07958029955625534f, 0.16093020141124725f, 0.24611230194568634f, 0.33791524171829224f,
+    0.44070982933044434f, 0.5626170039176941f, 0.7229568362236023f, 1.0f,
+};
+
+static constexpr size_t padded(size_t n, size_t step) { return (n + step - 1) / step * step; }
+static constexpr size_t strips(size_t rows) { return (rows + STRIP - 1) / STRIP; }
 
 // Bytes that one K step of `unit(format)` inputs takes in a strip.
-constexpr size_t unit_bytes(Format f) {
+static constexpr size_t unit_bytes(Format f) {
     switch (f) {
         case F32: case BF16: case INT8: return 128;
         case Q8_0: return 64 + 1024;
@@ -38,7 +46,7 @@ constexpr size_t unit_bytes(Format f) {
         default: return 0;
     }
 }
-constexpr size_t unit(Format f) {
+static constexpr size_t unit(Format f) {
     switch (f) {
         case F32: return 1;
         case BF16: return 2;
@@ -48,9 +56,9 @@ constexpr size_t unit(Format f) {
         default: return 1;
     }
 }
-constexpr size_t strip_bytes(Format f, size_t cols) {
+static constexpr size_t strip_bytes(Format f, size_t cols) {
     return padded(cols, K_STEP) / unit(f) * unit_bytes(f) + (f == INT8 ? STRIP * sizeof(float) : 0);
 }
-constexpr size_t matrix_bytes(Format f, size_t rows, size_t cols) { return strips(rows) * strip_bytes(f, cols); }
+static constexpr size_t matrix_bytes(Format f, size_t rows, size_t cols) { return strips(rows) * strip_bytes(f, cols); }
 
 }  // namespace forerun

@@ -6,13 +6,7 @@
 
 namespace forerun {
 
-const Kernels* kernels_of(const std::string& name) {
-    if (!isa_runs(name)) {
-        std::string allowed;
-        for (const auto& [isa, reason] : isas())
-            if (reason.empty()) allowed += (allowed.empty() ? "" : ", ") + isa;
-        throw std::invalid_argument("instruction set '" + name + "' does not run here (allowed: " + allowed + ")");
-    }
+const Kernels* kernels_built([[maybe_unused]] const std::string& name) {
 #if FORERUN_X86
 #ifndef FORERUN_NO_AMX
     if (name == "amx") return kernels_amx();
@@ -30,13 +24,23 @@ const Kernels* kernels_of(const std::string& name) {
     if (name == "avx2") return kernels_avx2();
 #endif
 #endif
-    return kernels_portable();
+    return name == "portable" ? kernels_portable() : nullptr;
+}
+
+const Kernels* kernels_of(const std::string& name) {
+    if (isa_runs(name)) return kernels_built(name);
+    std::string allowed;
+    for (const auto& [isa, reason] : isas())
+        if (reason.empty()) allowed += (allowed.empty() ? "" : ", ") + isa;
+    throw std::invalid_argument("instruction set '" + name + "' does not run here (allowed: " + allowed + ")");
 }
 
 Format format_of(const std::string& name) {
     for (int f = 0; f < FORMATS; f++)
         if (name == FORMAT_NAMES[f]) return Format(f);
-    throw std::invalid_argument("format '" + name + "' is not known (allowed: f32, bf16, int8, q8_0, q4_0, q4_1, nf4)");
+    std::string allowed;
+    for (const char* format : FORMAT_NAMES) allowed += (allowed.empty() ? "" : ", ") + std::string(format);
+    throw std::invalid_argument("unknown weight format '" + name + "' (allowed: " + allowed + ")");
 }
 
 }  // namespace forerun

@@ -90,9 +90,11 @@ struct Kernels {
     void (*mix[KV_TYPES])(const Mix&);
 };
 
+// (Functions in headers are static: a copy for each file, in the file's own instructions.)
+
 // Values that share a scale and a sum; 0 if there are none.
-constexpr int act_group(Act act) { return act == ACT_GROUP8 ? K_STEP : act == ACT_BLOCK8 ? BLOCK : act == ACT_HALF8 ? BLOCK / 2 : 0; }
-constexpr size_t act_bytes(Act act) { return act == ACT_F32 || act == ACT_ROUNDED ? 4 : act == ACT_BF16 ? 2 : 1; }
+static constexpr int act_group(Act act) { return act == ACT_GROUP8 ? K_STEP : act == ACT_BLOCK8 ? BLOCK : act == ACT_HALF8 ? BLOCK / 2 : 0; }
+static constexpr size_t act_bytes(Act act) { return act == ACT_F32 || act == ACT_ROUNDED ? 4 : act == ACT_BF16 ? 2 : 1; }
 
 const Kernels* kernels_portable();
 const Kernels* kernels_avx2();

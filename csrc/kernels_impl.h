@@ -428,7 +428,7 @@ float softmax(const Softmax& job) {
     }
     const F most = Isa::set1(Isa::top(top));
     const Act act = job.type == KV_BF16 ? Isa::KV_ACT : ACT_F32;
-    const size_t size = act_bytes_of(act);
+    const size_t size = act_bytes(act);
     F total = Isa::zero();
     for (int t = 0; t < job.tiles; t++) {
         F p = Isa::zero();

@@ -99,45 +99,6 @@ void tile_bf16(const Product& job, int first, int end) {
 
 constexpr int FEW = 4;  // fewer rows take the plain kernels of bytes: a tile would be mostly empty
 
-void tile_int8(const Product& job, int first, int end) {
-    if (job.rows < FEW) return product<Int8Product>(job, first, end);
-    over_tiles(job, first, end, 64, 16, [&](int strip, const RowGroup& group, const uint8_t* w, const uint8_t* a) {
-        const bool two = group.rows1 > 0;
-        const size_t stride = job.a.stride;
-        Square<float> sums;
-        Square<int32_t> ints;
-        clear(sums, group.count);
-        for (int g = 0; g < job.a.per; g++, w += 2048, a += 64) {
-            ask_tiles(w);
-            ZERO_SUMS(two);
-            TILE_LOAD(4, a, stride);
-            TILE_LOAD(6, w, 128);
-            TILE_LOAD(7, w + 64, 128);
-            TILE_S8U8(0, 4, 6);
-            TILE_S8U8(1, 4, 7);
-            if (two) {
-                TILE_LOAD(5, a + 16 * stride, stride);
-                TILE_S8U8(2, 5, 6);
-                TILE_S8U8(3, 5, 7);
-            }
-            STORE_SUMS(ints, two);
-            for (int m = 0; m < group.count; m++) {
-                const int at = (group.first + m) * job.a.per + g;
-                const I zero = Isa::set1i(-128 * job.a.sum[at]);
-                F x = Isa::load(sums.at[m]), y = Isa::load(sums.at[m] + PANEL);
-                Int8Product::close_group(job, at, Isa::addi(_mm512_load_si512(ints.at[m]), zero),
-                                         Isa::addi(_mm512_load_si512(ints.at[m] + PANEL), zero), x, y);
-                Isa::store(sums.at[m], x);
-                Isa::store(sums.at[m] + PANEL, y);
-            }
-        }
-        const F s0 = Isa::load((const float*)w), s1 = Isa::load((const float*)w + PANEL);
-        for (int m = 0; m < group.count; m++)
-            finish<1>(job, strip, group.first + m,
-                      Sums<1>{{Isa::mul(Isa::load(sums.at[m]), s0)}, {Isa::mul(Isa::load(sums.at[m] + PANEL), s1)}});
-    });
-}
-
 // One product of bytes: sums of up to 32 rows and a strip, into `ints`.
 inline void tile_block(const uint8_t* a, size_t stride, const uint8_t* codes, bool two, Square<int32_t>& ints) {
     ZERO_SUMS(two);
@@ -161,6 +122,31 @@ inline I sum_of(const Square<int32_t>& ints, int row, int panel, I start) {
 inline void finish_rows(const Product& job, int strip, const RowGroup& group, const Square<float>& sums) {
     for (int m = 0; m < group.count; m++)
         finish<1>(job, strip, group.first + m, Sums<1>{{Isa::load(sums.at[m])}, {Isa::load(sums.at[m] + PANEL)}});
+}
+
+void tile_int8(const Product& job, int first, int end) {
+    if (job.rows < FEW) return product<Int8Product>(job, first, end);
+    over_tiles(job, first, end, 64, 16, [&](int strip, const RowGroup& group, const uint8_t* w, const uint8_t* a) {
+        Square<float> sums;
+        Square<int32_t> ints;
+        clear(sums, group.count);
+        for (int g = 0; g < job.a.per; g++, w += 2048, a += 64) {
+            ask_tiles(w);
+            tile_block(a, job.a.stride, w, group.rows1 > 0, ints);
+            for (int m = 0; m < group.count; m++) {
+                const int at = (group.first + m) * job.a.per + g;
+                const I start = Isa::set1i(-128 * job.a.sum[at]);
+                F x = Isa::load(sums.at[m]), y = Isa::load(sums.at[m] + PANEL);
+                Int8Product::close_group(job, at, sum_of(ints, m, 0, start), sum_of(ints, m, PANEL, start), x, y);
+                Isa::store(sums.at[m], x);
+                Isa::store(sums.at[m] + PANEL, y);
+            }
+        }
+        const F s0 = Isa::load((const float*)w), s1 = Isa::load((const float*)w + PANEL);
+        for (int m = 0; m < group.count; m++)
+            finish<1>(job, strip, group.first + m,
+                      Sums<1>{{Isa::mul(Isa::load(sums.at[m]), s0)}, {Isa::mul(Isa::load(sums.at[m] + PANEL), s1)}});
+    });
 }
 
 void tile_q8(const Product& job, int first, int end) {

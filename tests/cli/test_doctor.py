@@ -6,6 +6,7 @@ import pytest
 
 from forerun.cli.main import main
 from forerun.native import ext
+from forerun.testing.tiny import Tiny, write_gguf
 
 needs_extension = pytest.mark.skipif(ext.extension() is None, reason=ext.why_not())
 
@@ -34,6 +35,14 @@ def test_doctor_says_which_instruction_set_and_why_no_better(capsys, monkeypatch
     assert found["instruction set"].startswith("portable: FORERUN_ISA asks for it")
     monkeypatch.setenv("FORERUN_ISA", "mmx")
     assert "mmx" in json.loads(run(capsys, "doctor", "--json"))["instruction set"]
+
+
+@needs_extension
+def test_doctor_says_what_becomes_of_a_models_weights(capsys, tmp_path):
+    model = write_gguf(tmp_path / "odd.gguf", Tiny(hidden=64, inner=96), quantization="Q5_0")
+    found = json.loads(run(capsys, "doctor", "--json", "-m", str(model)))
+    assert "int8 matrices" in found[f"weights of {model}"]
+    assert any("Q5_0" in str(note) for key, note in found.items() if key.startswith("note "))
 
 
 def test_doctor_says_why_there_is_no_extension(capsys, monkeypatch):

@@ -167,3 +167,13 @@ def test_threads_are_set_and_too_many_warn():
 def test_no_number_of_threads(count):
     with pytest.raises(SpecError, match="whole number from 1 to 1024, got"):
         ext.set_threads(count)
+
+
+@needs_extension
+def test_kernels_are_compared_with_the_portable_ones_before_they_are_used():
+    module = ext.extension()
+    for name in module.isas():
+        if module.isa_runs(name):
+            assert module.disagreement(name) == ""
+    with pytest.raises(ValueError, match="does not run here"):
+        module.disagreement("mmx")

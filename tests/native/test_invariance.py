@@ -45,28 +45,55 @@ def bench_for(isa, format, kv, seed, **changes):
 )
 def test_rows_have_the_bits_of_plain_decoding(isa, format, kv, threads):
     for seed in range(3):
-        draw = random.Random(seed)
-        bench = bench_for(isa, format, kv, seed)
-        running = [bench.sequence(160) for _ in range(draw.randrange(1, 6))]
-        for _ in range(5):
-            chosen = [held for held in running if draw.random() < 0.8 and len(held.tokens) < 100]
-            feeds = [
-                tree(draw, bench, held, draw.choice((0, 1, 1, 2, 7, 16, 20)), draw.choice((0, 0, 1, 3, 17, 33)))
-                for held in chosen
-            ]
-            feeds = [feed for feed in feeds if feed.certain or feed.tokens]
-            if not feeds:
-                continue
-            before = [list(feed.held.tokens) for feed in feeds]
-            rows, best, _ = bench.run(feeds)
-            bench.check(feeds, rows, best, before)
-            for feed in feeds:
-                if feed.tokens and draw.random() < 0.8:
-                    node, path = draw.randrange(len(feed.tokens)), []
-                    while node >= 0:
-                        path.append(node)
-                        node = feed.parents[node]
-                    bench.commit(feed, path[::-1])
+        decode(bench_for(isa, format, kv, seed), random.Random(seed))
+
+
+@pytest.mark.parametrize("isa", here())
+@pytest.mark.parametrize(("head_dim", "heads", "kv_heads"), [(64, 9, 3), (128, 4, 4), (64, 24, 1)])
+def test_heads_that_fill_a_tile_have_the_bits_of_plain_decoding(isa, head_dim, heads, kv_heads, threads):
+    """AMX has attention of its own for heads of 64 and 128, and a group of more than 16 heads is cut into units."""
+    shape = {"head_dim": head_dim, "heads": heads, "kv_heads": kv_heads, "layers": 2, "windows": (None, 21)}
+    decode(bench_for(isa, "bf16", "bf16", 5, **shape), random.Random(5))
+
+
+def decode(bench, draw, steps=5):
+    """A few steps of a batch that comes and goes: chunks and random trees, each row checked, random paths committed."""
+    running = [bench.sequence(160) for _ in range(draw.randrange(1, 6))]
+    for _ in range(steps):
+        chosen = [held for held in running if draw.random() < 0.8 and len(held.tokens) < 100]
+        feeds = [
+            tree(draw, bench, held, draw.choice((0, 1, 1, 2, 7, 16, 20)), draw.choice((0, 0, 1, 3, 17, 33)))
+            for held in chosen
+        ]
+        feeds = [feed for feed in feeds if feed.certain or feed.tokens]
+        if not feeds:
+            continue
+        before = [list(feed.held.tokens) for feed in feeds]
+        rows, best, _ = bench.run(feeds)
+        bench.check(feeds, rows, best, before)
+        for feed in feeds:
+            if feed.tokens and draw.random() < 0.8:
+                node, path = draw.randrange(len(feed.tokens)), []
+                while node >= 0:
+                    path.append(node)
+                    node = feed.parents[node]
+                bench.commit(feed, path[::-1])
+
+
+@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("head_dim", [16, 64])
+def test_instruction_sets_agree(format, head_dim):
+    """Not to the bit, but far closer than formats are to one another; integer products are the same everywhere."""
+    rows = {}
+    for isa in here():
+        shape = {"head_dim": head_dim, "heads": 4, "kv_heads": 2, "layers": 1, "windows": (None,), "hidden_size": 128}
+        bench = bench_for(isa, format, "bf16", 6, **shape)
+        draw = random.Random(6)
+        feed = tree(draw, bench, bench.sequence(160), 37, 33)
+        rows[isa] = bench.run([feed])[0]
+    reference = rows["portable"]
+    for isa, found in rows.items():
+        assert float(np.abs(found - reference).std()) < 0.01 * float(reference.std()), isa
 
 
 @pytest.mark.parametrize("format", FORMATS)

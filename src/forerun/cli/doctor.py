@@ -1,7 +1,8 @@
 """Say what machine this is, which versions are installed, and what would be used and why.
 
-example:
-  forerun doctor --json"""
+examples:
+  forerun doctor --json
+  forerun doctor -m model.gguf --weights auto"""
 
 from __future__ import annotations
 
@@ -15,11 +16,15 @@ import sys
 def add(parser: argparse.ArgumentParser) -> None:
     """The command's options."""
     parser.add_argument("--json", action="store_true", help="one JSON object")
+    parser.add_argument("-m", "--model", help="say too what the native runtime makes of this model's weights")
+    parser.add_argument("--weights", default="auto", help="auto, f32, bf16, int8, q4 or nf4, for --model (auto)")
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the findings."""
     found = findings()
+    if args.model:
+        found |= weights_of(args.model, args.weights)
     if args.json:
         print(json.dumps(found, ensure_ascii=False))
     else:
@@ -52,11 +57,25 @@ def findings() -> dict[str, object]:
         "torch threads": torch.get_num_threads(),
         "cuda": torch.cuda.get_device_name(0) if cuda else "none found",
         "device": "cpu unless --device says otherwise" + ("; --device cuda would work" if cuda else ""),
-        "weights": "native: the file's own format, or int8 where that has no kernel (K-quants, Q5); see --weights",
+        "weights": "native: the file's own format, or int8 where that has no kernel (K-quants, Q5); -m MODEL tells",
         "dtype": "torch and hf: float32, what the greedy text is compared in; --dtype bfloat16 halves memory",
         "cache": str(home()),
         "smollm2": str(model) if model else "not fetched; forerun pull smollm2",
     }
+
+
+def weights_of(model: str, weights: str) -> dict[str, object]:
+    """The formats that a model's matrices get, and why; packs them if that was not done before."""
+    from forerun.models.opening import open_model
+    from forerun.native import ext
+    from forerun.weights.pull import resolve
+
+    if ext.why_not():
+        return {f"weights of {model}": "the torch runtime unpacks them to its dtype"}
+    packed = open_model(resolve(model), weights)
+    formats = ", ".join(f"{count} {name}" for name, count in packed.formats.items())
+    notes = {f"note {i}": note for i, note in enumerate(packed.notes, 1)}
+    return {f"weights of {model}": f"{formats} matrices, {packed.arena.nbytes / 2**20:.0f} MiB", **notes}
 
 
 def _native() -> dict[str, object]:

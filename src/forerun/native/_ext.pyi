@@ -17,6 +17,12 @@ def isa_runs(name: str) -> bool:
 def cpu_quota(cgroups: str = "/proc/self/cgroup", root: str = "/sys/fs/cgroup") -> float:
     """CPUs that control groups allow, infinity if they set no limit: their list, and where they are mounted."""
 
+def disagreement(name: str) -> str:
+    """What an instruction set computes otherwise than the portable one, "" for nothing; ValueError: not here.
+
+    Asked of every one before it is listed as running here.
+    """
+
 def cores() -> int:
     """Cores that this process may use: affinity and cgroup quota."""
 
