@@ -49,6 +49,7 @@ class Pool {
     static void set_threads(int count);
     static int threads();
 
+    int count() const { return count_; }
     void run(const Job& job);  // on all threads, the caller's among them, until all are done
     ~Pool();
 

@@ -155,7 +155,7 @@ Result Program::run(const KV& kv, const std::vector<int>& tokens, const std::vec
     const Forward forward(items, tokens.size(), kv);
     const int fed = int(forward.rows.size()), wanted = int(forward.wanted.size());
     const auto pool = Pool::get();
-    const int threads = Pool::threads();
+    const int threads = pool->count();  // not the process's count: somebody may be setting that now
     Result result;
     Run run{kv, tokens, forward, features, feature_width, result, {}, std::vector<std::atomic<int>>(ops_.size() + 1)};
 
@@ -192,7 +192,7 @@ Result Program::run(const KV& kv, const std::vector<int>& tokens, const std::vec
     result.logits.reset(new float[std::max<size_t>(1, result.rows * result.width)]);
     result.hidden.reset(new float[std::max<size_t>(1, result.fed * result.taps)]);
     if (!fed) return result;
-    pool->run([&](int thread, int threads, Barrier& barrier) {
+    pool->run([&](int thread, int, Barrier& barrier) {
         const Share mine(fed, thread, threads);
         for (int row = mine.first; row < mine.end; row++)
             for (size_t i = 0; i < inv_freq_.size(); i++) {

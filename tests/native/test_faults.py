@@ -149,6 +149,38 @@ def test_the_number_of_threads_may_change_between_forwards():
     assert said.strip() == "1"
 
 
+def test_the_number_of_threads_may_change_during_forwards():
+    said = alone("""
+        one, stop = bench(), threading.Event()
+        before, wrong = prompt(one), []
+        def change():
+            while not stop.is_set():
+                for count in (1, 4, 2, 8, 3):
+                    _ext.set_threads(count)
+        changing = threading.Thread(target=change)
+        changing.start()
+        for _ in range(200):
+            wrong += [1] * (prompt(one) != before)
+        stop.set()
+        changing.join()
+        print(len(wrong))
+    """)
+    assert said.strip() == "0"
+
+
+def test_idle_threads_sleep():
+    """Half a second after a forward takes next to none of the processor."""
+    said = alone("""
+        _ext.set_threads(3)
+        prompt(bench())
+        time.sleep(0.05)
+        before = time.process_time()
+        time.sleep(0.5)
+        print(time.process_time() - before)
+    """)
+    assert float(said) < 0.05
+
+
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
 @pytest.mark.parametrize("weights", ["auto", "bf16", "int8", "q4"])
 def test_weights_that_are_no_numbers_are_refused_by_name(tmp_path, monkeypatch, value, weights):
