@@ -96,7 +96,7 @@ class Transformer:
 
     def target(self, block_size=16, **options):
         if self.runtime == "native" and block_size != 16:
-            pytest.skip("the native runtime's blocks have 16 tokens")
+            pytest.skip("only torch has other block sizes: 16 is what a native key tile holds")
         runner = TorchRunner(self.network) if self.runtime == "torch" else NativeRunner(self.packed)
         return PagedTarget(runner, name="tiny", fingerprint="tiny", block_size=block_size, **options)
 
@@ -105,7 +105,7 @@ class Transformer:
         if self.runtime == "torch":
             object.__setattr__(target.runner.viewer, "padded", padded)
         elif padded:
-            pytest.skip("the native runtime pads nothing")
+            pytest.skip("padded batches are for accelerators, which torch alone runs on")
 
     def checked(self, **options):
         """A target that finds a wrong row at once."""

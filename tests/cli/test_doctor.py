@@ -1,12 +1,14 @@
 """`forerun doctor`: what would be used here, and why nothing better."""
 
 import json
+import warnings
 
 import pytest
+import torch
 
 from forerun.cli.main import main
 from forerun.native import ext
-from forerun.testing.tiny import Tiny, write_gguf
+from forerun.testing.tiny import Tiny, write_folder, write_gguf
 
 needs_extension = pytest.mark.skipif(ext.extension() is None, reason=ext.why_not())
 
@@ -51,3 +53,19 @@ def test_doctor_says_why_there_is_no_extension(capsys, monkeypatch):
     assert found["runtime"].startswith("torch: no compiler")
     assert found["instruction set"] == "none: no compiler"
     assert found["cores usable"] >= 1
+
+
+@needs_extension
+def test_a_warning_is_one_line_without_our_code_in_it(capsys, tmp_path):
+    before = ext.threads(), torch.get_num_threads()
+    model = str(write_folder(tmp_path / "m", Tiny()))
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("always")
+            assert main(["generate", "-m", model, "--threads", str(ext.cores() + 1), "--max-tokens", "1", "x"]) == 0
+    finally:
+        ext.set_threads(min(before[0], ext.cores()))
+        torch.set_num_threads(before[1])
+    said = capsys.readouterr().err.splitlines()
+    assert [line for line in said if "usable core" in line] == [line for line in said if line.startswith("warning: ")]
+    assert not any(".py" in line for line in said)

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import platform
-import sys
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -38,6 +36,7 @@ def findings() -> dict[str, object]:
     import torch
 
     from forerun import __version__
+    from forerun.lab.machine import processor
     from forerun.targets.choice import Wish, choose
     from forerun.weights.pull import fetched, home
 
@@ -50,7 +49,7 @@ def findings() -> dict[str, object]:
         "torch": torch.__version__,
         "transformers": _version("transformers", 'not installed; the hf runtime needs pip install "forerun[hf]"'),
         "system": platform.platform(),
-        "processor": _processor(),
+        "processor": processor(),
         "huge pages": _huge_pages(),
         "runtime": f"{choice.runtime}: {choice.why}; --runtime native, torch or hf takes another",
         **_native(),
@@ -81,12 +80,12 @@ def weights_of(model: str, weights: str) -> dict[str, object]:
 def _native() -> dict[str, object]:
     """What the compiled extension would use: instruction set, threads, and why no better one."""
     from forerun.core.errors import SpecError
+    from forerun.lab.machine import cores
     from forerun.native import ext
 
     module = ext.extension()
     if module is None:
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-        return {"instruction set": f"none: {ext.why_not()}", "cores usable": cores}
+        return {"instruction set": f"none: {ext.why_not()}", "cores usable": cores()}
     sets: dict[str, str] = module.isas()
     try:
         used, why = ext.choose_isa()
@@ -124,12 +123,3 @@ def _version(package: str, otherwise: str) -> str:
         return version(package)
     except PackageNotFoundError:
         return otherwise
-
-
-def _processor() -> str:
-    if sys.platform == "linux":
-        with open("/proc/cpuinfo", encoding="utf-8") as file:
-            for line in file:
-                if line.startswith("model name"):
-                    return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()

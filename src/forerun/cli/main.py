@@ -9,6 +9,7 @@ import argparse
 import io
 import os
 import sys
+import warnings
 from collections.abc import Sequence
 from contextlib import suppress
 from difflib import get_close_matches
@@ -97,7 +98,9 @@ def _guarded(args: argparse.Namespace) -> int:
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # an answer may hold what the terminal's encoding does not
     try:
-        status = int(COMMANDS[args.command].run(args) or 0)
+        with warnings.catch_warnings():
+            warnings.showwarning = _warn
+            status = int(COMMANDS[args.command].run(args) or 0)
         sys.stdout.flush()
         return status
     except ForerunError as error:
@@ -117,6 +120,11 @@ def _guarded(args: argparse.Namespace) -> int:
         _drop_output()
         print(f"Error: {error.strerror or error}{f': {error.filename}' if error.filename else ''}", file=sys.stderr)
         return 1
+
+
+def _warn(message: Warning | str, *where: object, **more: object) -> None:
+    """A warning in one line, without the place in our code that gave it."""
+    print(f"warning: {message}", file=sys.stderr)
 
 
 def _drop_output() -> None:

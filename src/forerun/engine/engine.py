@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from time import perf_counter
 from types import TracebackType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from forerun.core.clock import NO_CLOCK, Clock
 from forerun.core.errors import SpecError, unknown
@@ -276,4 +276,5 @@ def with_changes(params: SamplingParams, changes: Mapping[str, object]) -> Sampl
     for name in changes:
         if name not in SamplingParams.__dataclass_fields__:
             raise unknown("sampling parameter", name, SamplingParams.__dataclass_fields__)
-    return replace(params, **changes) if changes else params  # type: ignore[arg-type]  # checked by SamplingParams itself
+    values: Mapping[str, Any] = changes  # SamplingParams checks their types itself
+    return replace(params, **values) if changes else params

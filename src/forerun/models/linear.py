@@ -46,7 +46,7 @@ def laid_out(matrix: Tensor, bias: Tensor | None = None) -> Weight:
 
 
 def _packs(matrix: Tensor) -> bool:
-    available = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
+    available = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]  # torch does not annotate it
     if matrix.device.type != "cpu" or not available:
         return False
     ops = torch.ops.mkldnn

@@ -20,6 +20,7 @@ from forerun.core.draft import Tree
 from forerun.core.errors import SpecError
 from forerun.targets.hf_cache import HfCache
 
+# What models of other people raise on a cache or mask that they do not know: tried out, not read off class names.
 _FAULTS = (AttributeError, TypeError, ValueError, RuntimeError, IndexError, KeyError, NotImplementedError)
 
 

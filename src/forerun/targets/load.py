@@ -55,7 +55,7 @@ def usable_device(name: str) -> torch.device:
     try:
         device = torch.device(name)
         torch.empty(1, device=device)
-    except (RuntimeError, AssertionError, NotImplementedError, ImportError) as error:
+    except (RuntimeError, AssertionError, NotImplementedError, ImportError) as error:  # each is some backend's refusal
         first = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise SpecError(f"device {name!r} is not available here ({first[:100]}): use cpu, cuda or cuda:N") from error
     return device

@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Any, ClassVar, NoReturn
+from typing import Any, NoReturn
 
-from jinja2 import TemplateError, nodes
+from jinja2 import Environment, TemplateError, nodes
 from jinja2.ext import Extension, loopcontrols
 from jinja2.parser import Parser
 
@@ -64,10 +64,12 @@ def _environment() -> Sandbox:
     return environment
 
 
-class _Generation(Extension):  # type: ignore[misc]
+class _Generation(Extension):
     """{% generation %}…{% endgeneration %} marks answers for training; for a prompt it is its contents."""
 
-    tags: ClassVar[set[str]] = {"generation"}
+    def __init__(self, environment: Environment) -> None:
+        super().__init__(environment)
+        self.tags = {"generation"}
 
     def parse(self, parser: Parser) -> list[nodes.Node]:
         next(parser.stream)

@@ -22,7 +22,7 @@ _steps: ContextVar[list[int]] = ContextVar("steps")
 _SIZED = ("center", "indent", "wordwrap", "batch", "slice", "format", "replace", "join")
 
 
-class _Generator(CodeGenerator):  # type: ignore[misc]
+class _Generator(CodeGenerator):
     """Counts loop turns and watches `~`, which the sandbox cannot intercept."""
 
     def visit_For(self, node: nodes.For, frame: Frame) -> None:
@@ -37,7 +37,7 @@ class _Generator(CodeGenerator):  # type: ignore[misc]
         self.write("))")
 
 
-class Sandbox(ImmutableSandboxedEnvironment):  # type: ignore[misc]
+class Sandbox(ImmutableSandboxedEnvironment):
     """ImmutableSandboxedEnvironment with a budget; `run` renders a template's text."""
 
     code_generator_class = _Generator
@@ -170,5 +170,5 @@ def _guarded(name: str, function: Any) -> Any:
         return _checked(function(*args, **kwargs))
 
     if passes:
-        bounded.jinja_pass_arg = passes  # type: ignore[attr-defined]
+        vars(bounded)["jinja_pass_arg"] = passes
     return bounded
