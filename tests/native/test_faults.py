@@ -22,7 +22,7 @@ from forerun.testing.tiny import write_folder
 
 _ext = pytest.importorskip("forerun.native._ext", reason="the native extension was not built")
 
-from nets import Bench, Feed, Packed, config, here  # noqa: E402 - after the extension is known to be there
+from nets import Bench, Feed, Packed, config, here
 
 HERE = Path(__file__).parent
 SETTING = f"""

@@ -16,10 +16,10 @@ import torch.nn.functional as F
 
 _ext = pytest.importorskip("forerun.native._ext", reason="the native extension was not built")
 
-from nets import BLOCK, Packed, config, here  # noqa: E402 - after the extension is known to be there
+from nets import BLOCK, Packed, config, here
 
-from forerun.models.native import Weights  # noqa: E402
-from forerun.models.rope import inv_freq, tables  # noqa: E402
+from forerun.models.native import Weights
+from forerun.models.rope import inv_freq, tables
 
 LENGTH = 40
 

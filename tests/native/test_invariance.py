@@ -13,7 +13,7 @@ import pytest
 
 _ext = pytest.importorskip("forerun.native._ext", reason="the native extension was not built")
 
-from nets import KVS, Bench, Feed, Packed, config, here  # noqa: E402 - after the extension is known to be there
+from nets import KVS, Bench, Feed, Packed, config, here
 
 FORMATS = _ext.FORMATS
 GRID = [(isa, format, KVS[(i + j) % 3]) for i, isa in enumerate(here()) for j, format in enumerate(FORMATS)]

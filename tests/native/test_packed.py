@@ -12,9 +12,9 @@ import pytest
 
 _ext = pytest.importorskip("forerun.native._ext", reason="the native extension was not built")
 
-from forerun.core.errors import BrokenInvariant, CapacityError  # noqa: E402 - after the extension is known to be there
-from forerun.native import packed  # noqa: E402
-from forerun.native.packed import open_or_build, open_packed  # noqa: E402
+from forerun.core.errors import BrokenInvariant, CapacityError
+from forerun.native import packed
+from forerun.native.packed import open_or_build, open_packed
 
 ROWS, COLS = 2000, 96
 

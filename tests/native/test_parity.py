@@ -14,12 +14,12 @@ import torch
 sys.path.append(str(Path(__file__).parents[1] / "models"))
 _ext = pytest.importorskip("forerun.native._ext", reason="the native extension was not built")
 
-from families import FAMILIES, VOCAB, network, packed, seq, target, text  # noqa: E402
-from nets import here  # noqa: E402
+from families import FAMILIES, VOCAB, network, packed, seq, target, text
+from nets import here
 
-from forerun.core.draft import Tree  # noqa: E402
-from forerun.core.work import Item  # noqa: E402
-from forerun.testing.conformance import check_target  # noqa: E402
+from forerun.core.draft import Tree
+from forerun.core.work import Item
+from forerun.testing.conformance import check_target
 
 CLOSE = dict(rtol=2e-5, atol=2e-5)
 

@@ -14,13 +14,13 @@ import torch
 sys.path.append(str(Path(__file__).parents[1] / "models"))
 _ext = pytest.importorskip("forerun.native._ext", reason="the native extension was not built")
 
-from families import seq, target, text  # noqa: E402
+from families import seq, target, text
 
-import forerun  # noqa: E402
-from forerun.core.draft import Tree  # noqa: E402
-from forerun.core.errors import CapacityError, SpecError  # noqa: E402
-from forerun.core.params import SamplingParams  # noqa: E402
-from forerun.core.work import Item  # noqa: E402
+import forerun
+from forerun.core.draft import Tree
+from forerun.core.errors import CapacityError, SpecError
+from forerun.core.params import SamplingParams
+from forerun.core.work import Item
 
 
 def test_greedy_needs_no_pass_over_the_logits():
