@@ -393,3 +393,18 @@ def test_a_native_engine_draws_natively(tmp_path):
 
     with forerun.load(write_folder(tmp_path / "model", Tiny()), runtime="native") as engine:
         assert isinstance(engine.parts.vocabulary, NativeVocabulary)
+
+
+def test_several_engines_stand_on_one_model_in_turn(models):
+    from forerun.assemble import Config, engine_over, foundation
+
+    base = foundation(Config(str(models["folder"]), reuse=False))
+    prompt = "one two three one two three"
+    alone = forerun.load(str(models["folder"])).generate(prompt, max_tokens=12).token_ids
+    engines = [engine_over(base, spec) for spec in ("none", "ngram", "skip:layers=1")]
+    assert len({id(engine.parts.target) for engine in engines}) == 1
+    for engine in (*engines, *engines):
+        assert engine.generate(prompt, max_tokens=12).token_ids == alone
+    shared = engine_over(base, "skip:layers=1,depth=1", engines[2].parts.drafter)
+    assert shared.parts.drafter is engines[2].parts.drafter
+    assert shared.generate(prompt, max_tokens=12).token_ids == alone

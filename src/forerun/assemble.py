@@ -82,22 +82,44 @@ def load(model: str | os.PathLike[str], drafter: str = "none", **options: object
 
 def assemble(config: Config) -> Engine:
     """The engine that `config` describes."""
-    spec = Spec.parse(config.drafter)
-    drafter_entry(spec.name)
-    verify = verifier(config.verify)
+    drafter_entry(Spec.parse(config.drafter).name)
+    verifier(config.verify)
+    return engine_over(foundation(config), config.drafter)
+
+
+@dataclass(frozen=True, slots=True)
+class Foundation:
+    """A model that is ready to serve, before it has a drafter: several engines may stand on one, used in turn."""
+
+    config: Config
+    target: Target
+    words: TextWords | None
+    eos_ids: frozenset[int]
+    vocabulary: Vocabulary = PLAIN
+
+
+def foundation(config: Config) -> Foundation:
+    """The model of `config`, loaded with its memory."""
     choice = choice_for(config)
     use_threads(config.threads, choice)
     model = opened(config.model, choice)
     words = model.words
     target = model.target(vocab_size=words.size, kv_tokens=config.kv_tokens, max_len=config.max_len, reuse=config.reuse)
+    return Foundation(config, target, words, model.eos_ids | words.tokenizer.eos_ids, model.vocabulary)
+
+
+def engine_over(base: Foundation, drafter: str, made: Drafter | None = None) -> Engine:
+    """An engine over `base` with the drafter of that spec; `made` is one with these options that exists already."""
+    spec, config = Spec.parse(drafter), base.config
     plan, up_to, values = split_plan(spec)
-    drafter = make_drafter(spec.name, values, target, words, config)
-    check_pairing(target, drafter, verify, plan)
+    verify = verifier(config.verify)
+    part = made or make_drafter(spec.name, values, base.target, base.words, config)
+    check_pairing(base.target, part, verify, plan)
     return Engine(
-        Parts(target, drafter, verify, model.vocabulary),
+        Parts(base.target, part, verify, base.vocabulary),
         Fixed(plan if spec.name != "none" else Plan.none(), up_to),
-        words=words,
-        eos_ids=model.eos_ids | words.tokenizer.eos_ids,
+        words=base.words,
+        eos_ids=base.eos_ids,
         chunk=config.chunk,
         max_batch=config.max_batch,
         clock=make_clock(config),
@@ -199,7 +221,9 @@ class UpTo:
     """No drafts where more sequences than this decode at once; none is no limit."""
 
 
-def make_drafter(name: str, values: Mapping[str, object], target: Target, words: TextWords, config: Config) -> Drafter:
+def make_drafter(
+    name: str, values: Mapping[str, object], target: Target, words: TextWords | None, config: Config
+) -> Drafter:
     """The drafter called `name`; those that run a whole model are handed one."""
     cls = drafter_entry(name).load()
     if name == "first_of":
@@ -212,7 +236,7 @@ def make_drafter(name: str, values: Mapping[str, object], target: Target, words:
     return cast(Drafter, cls(options))
 
 
-def cascade(values: Mapping[str, object], target: Target, words: TextWords, config: Config) -> list[Drafter]:
+def cascade(values: Mapping[str, object], target: Target, words: TextWords | None, config: Config) -> list[Drafter]:
     """The drafters of `first_of:of=a+b+c`, each with its defaults."""
     of = values.get("of", "")
     names = str(of).split("+") if of else []
@@ -231,10 +255,12 @@ def shallow(target: Target, layers: int | None) -> Target:
     return target.shallow(layers if layers is not None else max(1, target.spec.layers // 3))
 
 
-def draft_target(path: str, target: Target, words: TextWords, config: Config) -> Target:
+def draft_target(path: str, target: Target, words: TextWords | None, config: Config) -> Target:
     """A draft model, refused if its tokenizer is not the target's."""
     if not path:
         raise SpecError("the model drafter needs a model: -d model:path=PATH (a folder, a .gguf file or org/name)")
+    if words is None:
+        raise SpecError(f"{target.spec.name!r} has no tokenizer that a draft model's could be compared with")
     model = opened(path, choice_for(config))
     difference = words.tokenizer.differences(model.words.tokenizer)
     if difference:

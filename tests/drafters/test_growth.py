@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -86,3 +88,22 @@ def test_greedy_requests_get_chosen_trees(law):
     assert tree.law == "chosen"
     assert drafter.laws == {"chosen", law}
     assert tree.drafted == 5
+
+
+@pytest.mark.parametrize("law", ["chosen", "foreseen", "sampled", "distinct"])
+def test_signals_are_the_model_s_own_and_change_nothing(law):
+    plan = Plan(3, nodes=8, width=2)
+    quiet, told = (grown(law, p, vocab=6)(SeededNoise([7])) for p in (plan, replace(plan, signals=True)))
+    assert (quiet.tokens, quiet.parents, quiet.law) == (told.tokens, told.parents, told.law)
+    assert not quiet.signals
+    assert set(told.signals) == set(range(1, len(told)))
+    model = table_law(6, 1, order=2)
+    for node, signal in told.signals.items():
+        path = [told.tokens[n] for n in told.path(told.parents[node])]
+        row = torch.softmax(model([0, *path]).double(), -1)
+        assert signal.confidence == pytest.approx(float(row[told.tokens[node]]), rel=1e-5)
+        assert signal.entropy == pytest.approx(float(-(row * row.log()).sum()), rel=1e-5)
+    kept = told.keep(lambda node: node != 1)
+    assert [kept.signals[n].confidence for n in range(1, len(kept))] == [
+        told.signals[n].confidence for n in range(1, len(told)) if 1 not in told.path(n)
+    ]

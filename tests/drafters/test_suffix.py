@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 import random
 from collections import Counter
 
@@ -176,3 +177,21 @@ def test_conformance():
 def test_options_out_of_range(values):
     with pytest.raises(SpecError, match="suffix"):
         SuffixOptions(**values)
+
+
+def test_signals_are_counts_and_change_nothing():
+    text = [1, 2, 3, 1, 2, 4, 1, 2, 3, 1, 2]
+    trees = []
+    for signals in (False, True):
+        drafter, seq = SuffixDrafter(SuffixOptions(factor=2.0)), Seq(0, text, SamplingParams(), 64)
+        drafter.begin(seq)
+        plan = Plan(2, nodes=6, width=2, signals=signals)
+        trees.append(drafter.draft([seq], plan, SeededNoise([0])).trees[0])
+    quiet, told = trees
+    assert (quiet.tokens, quiet.parents) == (told.tokens, told.parents)
+    assert not quiet.signals
+    assert set(told.signals) == set(range(1, len(told)))
+    first = {told.tokens[n]: told.signals[n] for n in range(1, len(told)) if told.parents[n] == 0}
+    assert sum(signal.confidence for signal in first.values()) == pytest.approx(1.0)
+    shares = [signal.confidence for signal in first.values()]
+    assert all(s.entropy == pytest.approx(-sum(p * math.log(p) for p in shares)) for s in first.values())

@@ -278,3 +278,24 @@ def test_101_rates_pool_counts():
 def test_one_text_is_not_a_batch_of_letters():
     with pytest.raises(SpecError, match="generate answers a single one"):
         scripted([5]).generate_batch("ab")
+
+
+def test_a_step_tells_what_was_drafted_for_whom_and_where():
+    told = []
+
+    class Listens(Fixed):
+        def observe(self, step):
+            told.append(step)
+
+    target = ToyTarget(table_law(V, 1), V)
+    drafter = ScriptedDrafter(lambda seq: greedy_chain(seq.tokens, 3))
+    engine = toy_engine(target, drafter, vocab_size=V, eos_ids=(), controller=Listens(Plan(3)))
+    results = engine.generate_batch([[1], [2, 3, 4]], max_tokens=9)
+    for answer, prompt in enumerate(([1], [2, 3, 4])):
+        said, mine = [], [(step, step.answers.index((answer, 0))) for step in told if (answer, 0) in step.answers]
+        for step, i in mine:
+            assert step.lengths[i] == len(prompt) + len(said)
+            tree, path = step.draft.trees[i], step.verdict.paths[i]
+            assert len(tree) == step.sizes[i]
+            said += [*(tree.tokens[node] for node in path), step.verdict.bonus[i]][: step.emitted[i]]
+        assert said == results[answer].token_ids

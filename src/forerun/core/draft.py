@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from torch import Tensor
 
@@ -30,17 +30,28 @@ LAWS: frozenset[Law] = frozenset(("sampled", "distinct", "chosen"))
 ALL_LAWS: frozenset[Law] = LAWS | {"foreseen"}
 
 
+class Signal(NamedTuple):
+    """What a drafter thinks of one of its guesses, for controllers and the lab; no verifier reads it."""
+
+    confidence: float
+    """Its probability of the node's token after the node's parent."""
+    entropy: float
+    """Of the distribution that the token was picked from, in nats."""
+
+
 @dataclass(frozen=True, slots=True)
 class Tree:
     """One sequence's token tree, parents before children.
 
     `q` holds, for the laws with chance in them, node -> [V] probabilities exactly as its children were drawn from.
+    `signals` holds, where a plan asked for them and the drafter has any, node -> what it thinks of the guess.
     """
 
     tokens: tuple[int, ...]
     parents: tuple[int, ...]
     law: Law = "chosen"
     q: Mapping[int, Tensor] = field(default_factory=dict)
+    signals: Mapping[int, Signal] = field(default_factory=dict)
 
     @staticmethod
     def root(token: int) -> Tree:
@@ -109,7 +120,8 @@ class Tree:
             return self
         parents = (-1, *(new[self.parents[node]] for node in new if node))
         q = {new[node]: row for node, row in self.q.items() if node in new}
-        return Tree(tuple(self.tokens[node] for node in new), parents, self.law, q)
+        signals = {new[node]: signal for node, signal in self.signals.items() if node in new}
+        return Tree(tuple(self.tokens[node] for node in new), parents, self.law, q, signals)
 
     def check(self) -> None:
         """Raise BrokenInvariant unless this is a tree with parents first and the rows that its law asks for."""

@@ -22,6 +22,8 @@ class Plan:
     """Most children of a node; 1 is a chain."""
     confidence: float = 0.0
     """A drafter with probabilities stops below a node whose path is less likely than this, by its own account."""
+    signals: bool = False
+    """A drafter with probabilities says what it thinks of each guess, which costs time; what it guesses is the same."""
 
     def __post_init__(self) -> None:
         for name, low, high in (("depth", 0, MAX_DEPTH), ("nodes", 0, MAX_NODES), ("width", 1, MAX_NODES)):

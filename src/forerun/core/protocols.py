@@ -147,6 +147,13 @@ class StepTrace:
     prefilled: int
     """Certain tokens fed in the same forward."""
     seconds: Mapping[str, float] = field(default_factory=dict)
+    draft: Draft = field(default_factory=lambda: Draft(()))
+    """What was drafted, and what the target made of it."""
+    verdict: Verdict = field(default_factory=lambda: Verdict((), ()))
+    answers: tuple[tuple[int, int], ...] = ()
+    """Request and index of each sequence."""
+    lengths: tuple[int, ...] = ()
+    """Tokens of each sequence before it grew: the root is the last of them."""
 
 
 class Controller(Protocol):

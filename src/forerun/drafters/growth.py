@@ -15,7 +15,7 @@ from math import exp, log
 import torch
 from torch import Tensor
 
-from forerun.core.draft import Law, Tree
+from forerun.core.draft import Law, Signal, Tree
 from forerun.core.noise import Noise, draft_slot
 from forerun.core.plan import Plan
 from forerun.core.rows import DeadEnd, Rows
@@ -43,6 +43,7 @@ class Growth:
         self._parents = [-1]
         self._scores = [0.0]  # log-probability of the path
         self._q: dict[int, Tensor] = {}
+        self._signals: dict[int, Signal] | None = {} if plan.signals else None
         self._fed: dict[int, int] = {}
         self._fed_tree = Tree((), ())
 
@@ -66,6 +67,7 @@ class Growth:
         first = len(self._tokens)
         left = -(-(self._limit - first + 1) // self._levels)  # a level's share of the nodes still to be drawn
         for node in self.frontier:
+            old = len(self._tokens)
             try:
                 if not self._drawn:
                     self._choose(rows, i, node, noise)
@@ -73,6 +75,8 @@ class Growth:
                     left -= self._draw(rows, i, node, min(self._width, left), noise)
             except DeadEnd:
                 self.seq.error = None  # a path that is only guessed; no fault of an answer that does not go there
+            if self._signals is not None and len(self._tokens) > old:
+                self._judge(rows.edited(i, self._fed[node]), range(old, len(self._tokens)))
         self._levels -= 1
         self.frontier = self._worth_feeding(range(first, len(self._tokens))) if self._levels else []
 
@@ -117,6 +121,14 @@ class Growth:
                 left[token] = 0.0
         return count
 
+    def _judge(self, row: Tensor, nodes: Sequence[int]) -> None:
+        """Note what the model's `row` [V], at temperature 1, says of these nodes, which were picked from it."""
+        assert self._signals is not None
+        logs = torch.log_softmax(row.float(), -1)
+        entropy = float(torch.special.entr(logs.exp()).sum())
+        for node in nodes:
+            self._signals[node] = Signal(exp(float(logs[self._tokens[node]])), entropy)
+
     def _add(self, token: int, parent: int, value: float) -> None:
         self._tokens.append(token)
         self._parents.append(parent)
@@ -144,7 +156,9 @@ class Growth:
         new = {node: place for place, node in enumerate(nodes)}
         parents = (-1, *(new[self._parents[node]] for node in nodes[1:]))
         law = self.law if len(nodes) > 1 else "chosen"
-        return Tree(tuple(self._tokens[node] for node in nodes), parents, law, self._q if self._drawn else {})
+        signals = {new[node]: self._signals[node] for node in nodes[1:]} if self._signals else {}
+        tokens = tuple(self._tokens[node] for node in nodes)
+        return Tree(tokens, parents, law, self._q if self._drawn else {}, signals)
 
     def fed_path(self, tokens: Sequence[int]) -> list[int]:
         """The fed nodes (in feeding order) along these tokens below the root, as far as they go."""

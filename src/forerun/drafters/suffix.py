@@ -9,10 +9,11 @@ follow and is not counted, and a context of fewer than `min_match` tokens is not
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from heapq import heappop, heappush
+from math import log
 
-from forerun.core.draft import Draft, Law, Tree, Verdict
+from forerun.core.draft import Draft, Law, Signal, Tree, Verdict
 from forerun.core.noise import Noise
 from forerun.core.plan import Plan
 from forerun.core.rows import Rows
@@ -59,6 +60,8 @@ class Guess:
     tokens: tuple[int, ...] = ()
     parents: tuple[int, ...] = ()
     score: float = 0.0
+    signals: tuple[Signal, ...] = ()
+    """Of each token, if they were asked for: by counts, as its chance is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +73,7 @@ class Limits:
     width: int
     min_prob: float = 0.0
     confidence: float = 0.0
+    signals: bool = False
 
 
 @dataclass(slots=True)
@@ -122,11 +126,13 @@ class SuffixDrafter:
         reading = self._readings[seq]
         reading.index.update()
         limits = Limits(min(plan.depth, seq.room), plan.nodes, plan.width, self.options.min_prob, plan.confidence)
+        limits = replace(limits, signals=True) if plan.signals else limits
         guess = self._best(reading.index, reading.own, seq, limits)
         if self.options.cached and guess.score < limits.depth:
             other = self._best(self.answers.index, reading.shared, seq, limits)
             guess = other if other.score > guess.score else guess
-        return Tree((seq.last, *guess.tokens), (-1, *guess.parents))
+        signals = dict(enumerate(guess.signals, start=1))
+        return Tree((seq.last, *guess.tokens), (-1, *guess.parents), signals=signals)
 
     def _best(self, index: Occurrences, running: _Place, seq: Seq, limits: Limits) -> Guess:
         """The guess with the highest score over all lengths of context; among equals the longest context's."""
@@ -165,19 +171,25 @@ def grow(tokens: Sequence[int], places: Sequence[int], depth: int, limits: Limit
     """
     drafted: list[int] = []
     parents: list[int] = []
+    signals: list[Signal] = []
     score, order = 0.0, 0
-    open_: list[tuple[float, int, int, int, list[int]]] = []
+    open_: list[tuple[float, int, int, int, list[int], Signal | None]] = []
     parent, chance, level, here = 0, 1.0, 0, list(places)
     while True:
         if level < depth and chance >= limits.confidence:
-            for token, below, share in _continuations(tokens, here)[: limits.width]:
+            found = _continuations(tokens, here)
+            entropy = -sum(share * log(share) for _, _, share in found) if limits.signals else 0.0
+            for token, below, share in found[: limits.width]:
                 if chance * share >= limits.min_prob:
                     order += 1
-                    heappush(open_, (-chance * share, order, parent, token, below))
+                    signal = Signal(share, entropy) if limits.signals else None
+                    heappush(open_, (-chance * share, order, parent, token, below, signal))
         if not open_ or len(drafted) >= limits.nodes:
-            return Guess(tuple(drafted), tuple(parents), score)
-        negative, _, above, token, here = heappop(open_)
+            return Guess(tuple(drafted), tuple(parents), score, tuple(signals))
+        negative, _, above, token, here, signal = heappop(open_)
         drafted.append(token)
+        if signal:
+            signals.append(signal)
         parents.append(above)
         parent, chance = len(drafted), -negative
         level = _level(parents, parent)

@@ -49,4 +49,8 @@ def trace(
         emitted=tuple(emitted),
         prefilled=sum(item.stop - item.start for item in work),
         seconds=seconds,
+        draft=draft,
+        verdict=verdict,
+        answers=tuple((item.seq.id, item.seq.index) for item in work[: len(draft)]),
+        lengths=tuple(item.stop + 1 for item in work[: len(draft)]),
     )
