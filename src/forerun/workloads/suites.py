@@ -1,31 +1,32 @@
 """Small prompt suites of our own, shipped with the package, so that a measurement can be repeated anywhere.
 
-`edit` gives a piece of code and asks for the whole of it with a small change; `dialogue` asks for free text, where
-nothing can be looked up.
+    code          functions to write from a description, in several languages
+    arithmetic    problems of two or three steps; `reference` has the answer
+    dialogue      free questions, where nothing can be looked up
+    summary       texts of 150 to 400 words to be shortened
+    translation   between English and German, French, Spanish and Russian; the pair is the category, as en-de
+    edit          code or a file to be given back whole with a small change
+    writing       stories, letters and descriptions
+    russian       dialogue in Russian
+
+All is written for this package and free to use under its licence; nothing is taken from a public set, so a model cannot
+know the answers from there. Some prompts of code, dialogue, writing and russian have two turns.
 """
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass
 from importlib.resources import files
 
 from forerun.core.errors import unknown
+from forerun.workloads.files import from_jsonl
+from forerun.workloads.prompts import Prompt
 
-SUITES = ("edit", "dialogue")
-
-
-@dataclass(frozen=True, slots=True)
-class Prompt:
-    """One user's turn of a suite."""
-
-    id: str
-    text: str
+SUITES = ("code", "arithmetic", "dialogue", "summary", "translation", "edit", "writing", "russian")
 
 
 def suite(name: str) -> tuple[Prompt, ...]:
     """The prompts of a suite; SpecError for a name that is not shipped."""
     if name not in SUITES:
         raise unknown("suite", name, SUITES)
-    lines = files("forerun.workloads").joinpath(f"{name}.jsonl").read_text(encoding="utf-8").splitlines()
-    return tuple(Prompt(**json.loads(line)) for line in lines if line)
+    file = f"{name}.jsonl"
+    return from_jsonl(files("forerun.workloads").joinpath(file).read_text(encoding="utf-8"), file)
