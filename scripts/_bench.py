@@ -1,15 +1,19 @@
-"""What every bench script shares: an interpreter with forerun, and a results file that tells its own story."""
+"""What every bench script shares: an interpreter with forerun, and a results file of the lab's form."""
 
 import argparse
-import json
 import os
 import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import torch
 
-import forerun
+from forerun.cli.lab import common
+from forerun.core.errors import ForerunError
 from forerun.lab import machine
+from forerun.lab.run import Answers, Run
 from forerun.native import ext
 
 ROOT = Path(__file__).parent.parent
@@ -22,33 +26,28 @@ def provenance() -> dict[str, object]:
     return {**machine.provenance(["python", script, *sys.argv[1:]]), "threads": threads}
 
 
-def add_runtime(parser: argparse.ArgumentParser) -> None:
-    """Options that choose the runtime and its weights."""
-    parser.add_argument("--runtime", default="auto", help="native, torch or hf (auto)")
-    parser.add_argument(
-        "--weights", default="auto", help="of the native runtime: auto, f32, bf16, int8, q4, nf4 (auto)"
-    )
-    parser.add_argument("--dtype", default="auto", help="of the other runtimes: float32, bfloat16, float16 (float32)")
+def add_out(parser: argparse.ArgumentParser, experiment: str) -> None:
+    """Where the results go."""
+    name = f"results/{experiment}.json"
+    parser.add_argument("--out", type=Path, default=ROOT / name, metavar="FILE.json", help=f"({name})")
 
 
-def runtime_options(args: argparse.Namespace) -> dict[str, str]:
-    """Those options as `forerun.load` takes them."""
-    return {"runtime": args.runtime, "weights": args.weights, "dtype": args.dtype}
+@contextmanager
+def measuring(args: argparse.Namespace, experiment: str) -> Iterator[Run]:
+    """The run of these options, which the same command goes on with where it was cut short."""
+    run = common.begin(args, experiment)
+    with common.kept(run):
+        yield run
 
 
-def label(engine: forerun.Engine, args: argparse.Namespace) -> str:
-    """What ran, in two words: `native q4_1`, `torch float32`."""
-    spec = engine.parts.target.spec
-    runner = getattr(engine.parts.target, "runner", None)
-    formats = getattr(getattr(runner, "packed", None), "formats", None)
-    if formats is None:
-        return f"{'hf' if args.runtime == 'hf' else 'torch'} {spec.dtype}"
-    most = max(formats, key=lambda name: formats[name])
-    return f"native {most}"
+def write(run: Run, answers: Answers, figures: Mapping[str, Any], samples: Sequence[object], **facts: object) -> int:
+    """Write the results whole, tell them, and print them as the last line; `facts` are further ones of the bench."""
+    return common.deliver(run, provenance() | facts, answers, figures, samples)
 
 
-def write(name: str, figures: dict[str, object]) -> None:
-    """Write results/NAME.json whole, and print its figures as the last line."""
-    text = json.dumps({"bench": provenance(), "figures": figures}, indent=1) + "\n"
-    machine.write_whole(ROOT / "results" / f"{name}.json", text)
-    print(json.dumps(figures))
+def told(main: Callable[[], int]) -> int | str:
+    """What `main` returns, for sys.exit; a foreseen failure in one line."""
+    try:
+        return main()
+    except ForerunError as error:
+        return f"Error: {error}"

@@ -1,11 +1,16 @@
 """Which figures there are, who takes turns for them, and the arithmetic of the ratios."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
+from typing import Any
 
 Times = dict[tuple[str, str], float]
 """One round's milliseconds by (task, worker)."""
+Record = Mapping[str, Any]
+"""What a worker said to a task in a round: round, task, worker, ms, and what else there was."""
+BESIDE = {"loop_ms": "loop", "one_row_ms": "one_row"}
+"""Further times that a reply may hold, and what they are called behind worker and task."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +49,27 @@ def turns(figures: Sequence[Figure], turn: int) -> list[tuple[str, str]]:
         first = turn % len(group)
         order += [(task, worker) for worker in group[first:] + group[:first]]
     return order
+
+
+def report(figures: Sequence[Figure], records: Sequence[Record], words: Callable[[Any], str]) -> dict[str, Any]:
+    """Ratios with their spread, times, and how far the answers are the same text; `words` turns ids into text."""
+    rounds: dict[int, Times] = {}
+    for record in records:
+        rounds.setdefault(record["round"], {})[record["task"], record["worker"]] = record["ms"]
+    times = list(rounds.values())
+    spread = {name: summary(values) for name, values in ratios(figures, times).items()}
+    texts = {record["worker"]: words(record["tokens"]) for record in records if record["task"] == "decode"}
+    milliseconds = {f"{worker} {task}": [here[task, worker] for here in times] for task, worker in times[0]}
+    for record in records:
+        for key, name in BESIDE.items():
+            if key in record:
+                milliseconds.setdefault(f"{record['worker']} {record['task']} {name}", []).append(record[key])
+    return {
+        "ratios": {name: entry["median"] for name, entry in spread.items()},
+        "spread": spread,
+        "ms": {name: summary(values) for name, values in milliseconds.items()},
+        "same_text": {f.name: agreement(texts[f.ours], texts[f.peer]) for f in figures if f.task == "decode"},
+    }
 
 
 def ratios(figures: Iterable[Figure], rounds: Sequence[Times]) -> dict[str, list[float]]:

@@ -1,85 +1,92 @@
-"""Ours: an engine without a drafter, and its target alone.
+"""Ours, as a worker (see forerun/lab/peers/workers/serve.py): an engine without a drafter, and its target alone.
 
-Arguments: model file, threads, prompt as JSON ids, options of forerun.load as JSON.
+Settings: file, threads, context, and `options` of forerun.load.
 """
 
-import json
-import sys
 from collections.abc import Callable
 from statistics import median
 from time import perf_counter
 from typing import Any
 
-from turn import CACHED, CONTEXT, PROMPT, REPEATS, ROWS, TOKENS, serve, speak
+import forerun
+from forerun.core.draft import Tree
+from forerun.core.params import SamplingParams
+from forerun.core.seq import Seq, Token
+from forerun.core.work import Item
+from forerun.lab.subject import describe
 
-say = speak()
-
-import forerun  # noqa: E402
-from forerun.core.draft import Tree  # noqa: E402
-from forerun.core.params import SamplingParams  # noqa: E402
-from forerun.core.seq import Seq, Token  # noqa: E402
-from forerun.core.work import Item  # noqa: E402
+REPEATS = 5  # of the forwards of a few milliseconds, within a turn
 
 
-def main() -> None:
-    path, threads, prompt, options = sys.argv[1], int(sys.argv[2]), json.loads(sys.argv[3]), json.loads(sys.argv[4])
-    engine = forerun.load(path, "none", threads=threads, reuse=False, kv_tokens=2048, **options)
-    target = engine.parts.target
+class Ours:
+    """The tasks."""
 
-    def opened(tokens: list[int], held: int) -> Seq:
-        """A sequence whose first `held` tokens are in memory."""
-        seq = Seq(0, tokens, SamplingParams(), target.spec.max_len)
-        target.begin(seq)
-        target.reserve(seq, len(tokens) + TOKENS)
-        if held:
-            target.score([Item(seq, 0, held)])
-        return seq
+    def __init__(self, settings: dict[str, Any]) -> None:
+        self.engine = forerun.load(
+            settings["file"], "none", threads=settings["threads"], reuse=False, kv_tokens=2 * settings["context"],
+            **settings["options"],
+        )  # fmt: skip
+        self.target = self.engine.parts.target
 
-    def decode() -> dict[str, Any]:
-        result = engine.generate(prompt[:CONTEXT], max_tokens=TOKENS, ignore_eos=True)
-        return {"ms": result.stats.decode_ms_per_token, "text": result.text, "loop_ms": loop()}
+    def answer(self, ids: list[int], max_tokens: int, ends: list[int]) -> dict[str, Any]:
+        """As the peers answer; and milliseconds per token of the target alone."""
+        result = self.engine.generate(ids, max_tokens=max_tokens, ignore_eos=not ends)
+        stats = result.stats
+        return {
+            "tokens": list(result.token_ids),
+            "first_s": stats.ttft_s,
+            "decode_s": stats.ended_s - stats.first_s,
+            "loop_ms": self.loop(ids, max_tokens),
+        }
 
-    def loop() -> float:
-        """Milliseconds per token of the target alone: score, first best, commit."""
-        seq = opened(prompt[:CONTEXT], CONTEXT - 1)
+    def loop(self, ids: list[int], tokens: int) -> float:
+        """Score, first best, commit."""
+        target, seq = self.target, self.opened(ids, len(ids) - 1, tokens)
         start = perf_counter()
-        for _ in range(TOKENS):
+        for _ in range(tokens):
             target.reserve(seq, 1)
             rows = target.score([Item(seq, len(seq) - 1, len(seq) - 1, Tree.root(seq.last))])
             best = rows.argmax(0, 0)
             target.commit([seq], [()])
             seq.extend([Token(best)])
-        ms = 1e3 * (perf_counter() - start) / TOKENS
+        ms = 1e3 * (perf_counter() - start) / tokens
         target.release(seq)
         return ms
 
-    def rows8() -> dict[str, Any]:
-        """Eight rows with eight rows of logits, as a verification; and as a prompt's end, with one row of them."""
-        seq = opened(prompt[: CACHED + 1], CACHED)
-        tree = Tree.chain(seq.last, prompt[CACHED + 1 : CACHED + ROWS])
-        guessed = repeated(seq, [Item(seq, CACHED, CACHED, tree)])
-        target.release(seq)
-        seq = opened(prompt[: CACHED + ROWS], CACHED)
-        read = repeated(seq, [Item(seq, CACHED, CACHED + ROWS - 1, Tree.root(seq.last))])
-        target.release(seq)
+    def rows(self, ids: list[int], held: int) -> dict[str, Any]:
+        """Those behind the held ones, with a row of logits each, as a verification; and as a prompt's end, with one."""
+        seq = self.opened(ids[: held + 1], held, len(ids))
+        guessed = self.repeated(seq, held, Item(seq, held, held, Tree.chain(seq.last, ids[held + 1 :])))
+        self.target.release(seq)
+        seq = self.opened(ids, held, len(ids))
+        read = self.repeated(seq, held, Item(seq, held, len(ids) - 1, Tree.root(seq.last)))
+        self.target.release(seq)
         return {"ms": guessed, "one_row_ms": read}
 
-    def repeated(seq: Seq, work: list[Item]) -> float:
+    def read(self, ids: list[int]) -> dict[str, Any]:
+        """All of a prompt in one forward."""
+        seq = self.opened(ids, 0, 1)
+        ms = timed(lambda: self.target.score([Item(seq, 0, len(ids) - 1, Tree.root(seq.last))]))
+        self.target.release(seq)
+        return {"ms": ms}
+
+    def opened(self, tokens: list[int], held: int, more: int) -> Seq:
+        """A sequence whose first `held` tokens are in memory, with room for more."""
+        seq = Seq(0, tokens, SamplingParams(), self.target.spec.max_len)
+        self.target.begin(seq)
+        self.target.reserve(seq, len(tokens) + more)
+        if held:
+            self.target.score([Item(seq, 0, held)])
+        return seq
+
+    def repeated(self, seq: Seq, held: int, item: Item) -> float:
         """Median milliseconds of a forward that is taken back each time."""
         times = []
         for _ in range(REPEATS):
-            times.append(timed(lambda: target.score(work)))
-            target.truncate(seq, CACHED)
-            target.reserve(seq, ROWS)
+            times.append(timed(lambda: self.target.score([item])))
+            self.target.truncate(seq, held)
+            self.target.reserve(seq, len(item.seq) + len(item.tree))
         return median(times)
-
-    def prefill512() -> dict[str, Any]:
-        seq = opened(prompt[:PROMPT], 0)
-        ms = timed(lambda: target.score([Item(seq, 0, PROMPT - 1, Tree.root(seq.last))]))
-        target.release(seq)
-        return {"ms": ms}
-
-    serve(say, {"decode": decode, "rows8": rows8, "prefill512": prefill512}, facts(engine))
 
 
 def timed(run: Callable[[], object]) -> float:
@@ -88,13 +95,10 @@ def timed(run: Callable[[], object]) -> float:
     return 1e3 * (perf_counter() - start)
 
 
-def facts(engine: forerun.Engine) -> dict[str, Any]:
-    from forerun.lab.subject import describe
-
-    subject = describe(engine.parts.target)
+def opened(settings: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What ran, and the tasks."""
+    ours = Ours(settings)
+    subject = describe(ours.target)
     names = ("runtime", "weights", "formats", "kv", "isa", "threads")
-    return {"forerun": forerun.__version__, **{name: getattr(subject, name) for name in names}}
-
-
-if __name__ == "__main__":
-    main()
+    facts = {"forerun": forerun.__version__, **{name: getattr(subject, name) for name in names}}
+    return facts, {"answer": ours.answer, "rows": ours.rows, "read": ours.read}

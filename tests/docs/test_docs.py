@@ -208,25 +208,22 @@ def test_generated_parts_are_current(name):
 
 BENCH = {
     "command": "python scripts/x --y", "date": "2026-01-02T03:04:05Z", "commit": "0123456789abcdef", "dirty": False,
-    "torch": "2.9", "processor": "A Processor", "cores": 2, "threads": 2,
+    "forerun": "0.1", "torch": "2.9", "python": "3.12", "system": "Linux", "processor": "A Processor", "cores": 2,
+    "threads": 2, "load_average": [0.1, 0.1, 0.1], "runtime": "native", "formats": {"q4_1": 210},
 }  # fmt: skip
-SUITE = {
-    "prompts": 12, "median_speedup": 1.619, "lowest": 0.9, "highest": 3.0, "identical": True,
-    "plain_ms_per_token": 30.0, "ms_per_token": 18.0, "tau": 2.0,
+ANSWERS = dict.fromkeys(("relative_to", "batch", "stack", "data", "shape"), "said")
+ARM = {
+    "ms_per_token": 18.0, "speedup": {"value": 1.619, "low": 1.4, "high": 1.8, "of": 12}, "verdict": "faster",
+    "same_text": 12, "answers": 12,
 }  # fmt: skip
-ARM = {"same": 100, "of": 100, "drafted": 2000, "accepted": 1000, "tokens": 4800, "differences": []}
+COUNTS = {"drafters": 5, "same": 100, "of": 100, "drafted": 2000, "accepted": 1000, "tokens": 4800}
 SPREAD = {"median": 2.125, "lowest": 2.0, "highest": 2.25}
 POINT = {"rows": 1, "batch": 1, "context": 256, "ms": 4.56, "over_first": 1.0}
+SPLIT = {"split": {"outside_ms": 0.404, "step_ms": 5.0}}
 RESULTS = {
-    "ngram_native_q4_1": {"model": "m", "drafter": "ngram", "ran": "native q4_1", "edit": SUITE},
-    "identity_native_q4_1": {"ran": "native q4_1", "prompts": 100, "tokens": 48, "batch": 8, "ngram": {"greedy": ARM}},
-    "overhead": {
-        "model": "m",
-        "greedy": {
-            "steps": 9, "all_outside_draft_and_score_ms": 0.4, "verify_and_commit_ms": 0.2,
-            "share_outside_draft_and_score": 0.05,
-        },
-    },
+    "domains": {"workloads": {"code": {"arms": {"plain": ARM, "ngram": ARM, "bare": ARM}}}},
+    "lossless": {"identity": {"together": {"greedy": COUNTS}}},
+    "phases": {"workloads": {"code": {"plain": SPLIT, "drafters": {"ngram": SPLIT}}}},
     "memory": {
         "model": "m", "context": 2048,
         "native int8": {
@@ -235,21 +232,30 @@ RESULTS = {
     },
     "peers": {"rounds": 9, "spread": {"llama.cpp/int8": SPREAD}},
     "perplexity": {"tokens": 4096, "formats": {"int8": {"perplexity": 23.779, "over_f32": 0.0081}}},
-    "curve_int8": {
+    "curve": {
         "model": "m", "formats": {"int8": 121}, "bandwidth_share": 0.83,
         "points": [POINT, {**POINT, "rows": 8, "over_first": 1.28}],
     },
+    "noise": {"inside": 9, "of": 10, "lowest": 0.981, "highest": 1.042},
 }  # fmt: skip
-FIGURES = ("1.62x", "100 of 100", "0.40 ms", "1,234 MB", "2.12x", "23.779", "1.28 for 8 rows")
+FIGURES = ("1.62x", "100 of 100", "0.40 ms", "1,234 MB", "2.12x", "23.779", "1.28x for 8 rows", "9 of 10")
+
+
+def bare(text):
+    """What a reader sees: comments away."""
+    return re.sub("<!--.*?-->", "", text)
 
 
 @pytest.mark.parametrize("missing", [None, *RESULTS])
-def test_the_table_has_what_the_files_have(tmp_path, missing):
+def test_the_table_has_what_the_files_have_and_every_figure_is_a_claim(tmp_path, missing):
+    from forerun.lab.claims.check import check
+
     readme = tmp_path / "README.md"
     readme.write_text("before\n<!-- table:begin -->\nold\n<!-- table:end -->\nafter\n")
     for name, figures in RESULTS.items():
         if name != missing:
-            (tmp_path / f"{name}.json").write_text(json.dumps({"bench": BENCH, "figures": figures}))
+            whole = {"schema": 1, "experiment": name, "bench": BENCH, "answers": ANSWERS, "figures": figures}
+            (tmp_path / f"{name}.json").write_text(json.dumps({**whole, "samples": [1]}))
     files = ("--results", tmp_path, "--readme", readme)
     assert script("readme_table", "--check", *files).returncode == 1
     assert script("readme_table", *files).returncode == 0
@@ -259,5 +265,17 @@ def test_the_table_has_what_the_files_have(tmp_path, missing):
     assert text.endswith("after\n")
     assert "old" not in text
     for name, figure in zip(RESULTS, FIGURES, strict=True):
-        assert (figure in text) == (f"`{name}.json`: A Processor" in text) == (name != missing)
+        assert (figure in bare(text)) == (f"`{name}.json`: A Processor" in text) == (name != missing)
+    report = check([readme], tmp_path)
+    assert not report.faults, report.faults
+    assert report.claims > 12
     assert "`python scripts/x --y`" in text
+
+
+def test_every_claim_of_the_docs_holds():
+    """What `forerun lab check README.md docs/*.md` says; it finds its claims, or the README has no tables."""
+    from forerun.lab.claims.check import check
+
+    report = check(PAGES, ROOT / "results")
+    assert not report.faults, "\n".join(map(str, report.faults))
+    assert report.claims > 100 or not any((ROOT / "results").glob("*.json"))

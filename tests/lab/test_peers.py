@@ -7,20 +7,19 @@ from pathlib import Path
 
 import pytest
 
+from forerun.lab.experiments import views
+from forerun.lab.views import Chart, spoken
+
 PLACE = Path(__file__).parents[2] / "scripts" / "peers.d"
-
-
-def load(name, monkeypatch):
-    spec = importlib.util.spec_from_file_location(name, PLACE / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    monkeypatch.setitem(sys.modules, name, module)
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.fixture
 def figures(monkeypatch):
-    return load("figures", monkeypatch)
+    spec = importlib.util.spec_from_file_location("figures", PLACE / "figures.py")
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, "figures", module)
+    spec.loader.exec_module(module)
+    return module
 
 
 def test_everyone_has_each_turn_once_and_comparisons_stay_together(figures):
@@ -57,27 +56,26 @@ def test_agreement_is_a_share_of_the_longer(figures, first, second, share):
     assert figures.agreement(first, second) == share
 
 
-def test_a_file_is_converted_and_its_metadata_kept(tmp_path, models, monkeypatch):
-    import numpy as np
-
-    from forerun.testing.tiny import Tiny, write_gguf
-    from forerun.weights.folder import open_checkpoint
-
-    convert = load("convert", monkeypatch)
-    tiny = Tiny(hidden=64, heads=4, head_dim=16, inner=96)
-    source = write_gguf(tmp_path / "tiny.Q4_1.gguf", tiny, quantization="Q4_1")
-    before = open_checkpoint(source)
-    for kind, close in (("BF16", 1e-2), ("Q8_0", 2e-2)):
-        path = convert.converted(source, kind, tmp_path / "made")
-        assert path.name == f"tiny.{kind}.gguf"
-        after = open_checkpoint(path)
-        assert dict(after.config) == dict(before.config)
-        assert {key: value for key, value in after.metadata.items() if key != "general.file_type"} == dict(
-            before.metadata
-        )
-        for name in before.tensors.names():
-            np.testing.assert_allclose(
-                after.tensors.load(name).float(), before.tensors.load(name).float(), atol=5 * close
+def test_the_records_make_the_figures_and_those_the_tables(figures):
+    chosen = [figure for figure in figures.FIGURES if figure.name in ("llama.cpp/q4", "llama.cpp/q4/rows8")]
+    records = []
+    for turn, (peer, ours) in enumerate(((20.0, 10.0), (90.0, 30.0), (50.0, 20.0))):
+        for worker, ms, tokens in (("llama.cpp/q4", peer, [1, 2, 3, 4]), ("ours/q4", ours, [1, 2, 3, 5])):
+            base = {"round": turn, "worker": worker, "ms": ms}
+            records.append(
+                {**base, "task": "decode", "tokens": tokens, **({"loop_ms": 9.0 + turn} if ms == ours else {})}
             )
-        stamp = path.stat().st_mtime_ns
-        assert convert.converted(source, kind, tmp_path / "made").stat().st_mtime_ns == stamp
+            records.append({**base, "task": "rows8", "ms": 2 * ms})
+    found = figures.report(chosen, records, lambda ids: "".join(map(str, ids)))
+    assert found["ratios"] == {"llama.cpp/q4": 2.5, "llama.cpp/q4/rows8": 2.5}
+    assert found["spread"]["llama.cpp/q4"] == {"median": 2.5, "lowest": 2.0, "highest": 3.0}
+    assert found["same_text"] == {"llama.cpp/q4": 0.75}
+    assert found["ms"]["ours/q4 decode loop"] == {"median": 10.0, "lowest": 9.0, "highest": 11.0}
+    whole = {**found, "rounds": 3, "tokens": 4, "context": 8}
+    for load, said in ((0.1, False), (1.5, True)):
+        shown = views("peers", {**whole, "load_at_start": load})
+        assert ("NOT quiet" in spoken(shown)) is said
+    assert "2.50 (2.00..3.00)" in spoken(shown)
+    assert "75%" in spoken(shown)
+    (chart,) = (view for view in shown if isinstance(view, Chart))
+    assert chart.series[0].highs == (3.0, 3.0)

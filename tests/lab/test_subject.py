@@ -3,13 +3,14 @@
 import pytest
 import torch
 
+from forerun.assemble import Config
 from forerun.core.errors import SpecError
 from forerun.lab.bandwidth import Bandwidth, reader, torch_read
-from forerun.lab.curve import Grid, measure
+from forerun.lab.bench import Bench
+from forerun.lab.costs.curve import Grid, measure
 from forerun.lab.machine import last_level_cache, provenance, write_whole
-from forerun.lab.picture import svg
 from forerun.lab.shapes import SHAPES, random_checkpoint
-from forerun.lab.subject import describe, matrix_values, open_subject
+from forerun.lab.subject import describe, matrix_values
 from forerun.models.config import ModelConfig
 from forerun.models.load import build_network
 from forerun.native import ext
@@ -45,10 +46,14 @@ def test_an_unknown_shape_names_the_nearest():
         random_checkpoint("random:qwen2-1.5")
 
 
+def open_random(**options):
+    return Bench.open(Config("random:tiny", **options)).subject
+
+
 @pytest.mark.parametrize("feed", ["chain", "tree", "prompt"])
 def test_a_random_network_is_measured_on_the_torch_runtime(feed):
     grid = Grid((1, 4), (1, 2), (20, 40), 2, feed)
-    subject = open_subject("random:tiny", grid.kv_tokens, {"runtime": "torch", "dtype": "bfloat16"})
+    subject = open_random(runtime="torch", dtype="bfloat16", kv_tokens=grid.kv_tokens)
     assert (subject.runtime, subject.weights, subject.kv) == ("torch", "bf16", "bf16")
     assert subject.weight_bytes == 2 * matrix_values(ModelConfig.from_hf(SHAPES["tiny"].config), 2)
     assert subject.token_bytes == 2 * 2 * 2 * 16 * 2  # layers, keys and values, heads, dim, bytes
@@ -61,7 +66,7 @@ def test_a_random_network_is_measured_on_the_torch_runtime(feed):
 @pytest.mark.parametrize(("weights", "kv"), [("bf16", "f32"), ("int8", "auto"), ("auto", "int8")])
 def test_a_random_network_is_measured_on_the_native_runtime(weights, kv):
     grid = Grid((1, 20), (1, 2), (24,), 2, "tree")
-    subject = open_subject("random:tiny", grid.kv_tokens, {"runtime": "native", "weights": weights, "kv": kv})
+    subject = open_random(runtime="native", weights=weights, kv=kv, kv_tokens=grid.kv_tokens)
     assert (subject.runtime, subject.weights) == ("native", weights)
     assert subject.kv == ("bf16" if kv == "auto" else kv)
     assert subject.isa in ext.extension().isas()
@@ -73,7 +78,7 @@ def test_a_random_network_is_measured_on_the_native_runtime(weights, kv):
 
 def test_runtimes_that_are_not_ours_are_refused():
     with pytest.raises(SpecError, match="hf"):
-        open_subject("random:tiny", 64, {"runtime": "hf"})
+        open_random(runtime="hf")
     with pytest.raises(SpecError, match="ToyTarget"):
         describe(ToyTarget(fixed_law([1.0]), 1))
 
@@ -115,15 +120,3 @@ def test_a_file_is_written_whole_or_refused_by_name(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(SpecError, match="cannot write"):
         write_whole(tmp_path / "file" / "a.json", "{}")
-
-
-def test_the_picture_has_a_line_for_each_batch_and_context():
-    pytest.importorskip("matplotlib")
-    grid = Grid((1, 4), (1, 2), (20,), 2)
-    picture = svg("a title", grid, measure(ToyTarget(fixed_law([0.5, 0.5]), 2), grid))
-    assert "<svg" in picture
-
-
-def test_without_matplotlib_there_is_no_picture(monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, "matplotlib.figure", None)
-    assert svg("", Grid(), None) is None

@@ -10,8 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from forerun.workloads.suites import SUITES
+
 ROOT = Path(__file__).parents[2]
-DATA = {"forerun/py.typed", "forerun/workloads/edit.jsonl", "forerun/workloads/dialogue.jsonl"}
+DATA = {"forerun/py.typed", "forerun/lab/page/page.css", "forerun/lab/trace/trace.js"} | {
+    f"forerun/workloads/{name}.jsonl" for name in SUITES
+}
 STUB = "forerun/native/_ext.pyi"
 PURE = "forerun-0.1.0-py3-none-any.whl"
 

@@ -13,6 +13,8 @@ from pathlib import Path
 from forerun.core.errors import SpecError
 
 _CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
+RUNS = ("src", "csrc", "scripts", "pyproject.toml", "requirements.txt")
+"""What decides what runs; a tree whose texts alone were changed measures what its commit does."""
 _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
@@ -57,6 +59,25 @@ def free_memory() -> int | None:
     return None
 
 
+def resident_mb() -> float:
+    """What this process holds in memory now, in 10^6 bytes; 0 where the system does not say."""
+    try:
+        with open("/proc/self/statm", encoding="ascii") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
+    except OSError:
+        return 0.0
+
+
+def peak_mb() -> float | None:
+    """The most that this process ever held in memory, in 10^6 bytes; None where the system does not say."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return None
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return round(most / 1e6 if sys.platform == "darwin" else most * 1024 / 1e6, 1)
+
+
 def provenance(command: list[str] | None = None) -> dict[str, object]:
     """Machine, versions, commit, command, date and load; `command` is this process's own if None."""
     import torch
@@ -67,8 +88,8 @@ def provenance(command: list[str] | None = None) -> dict[str, object]:
     return {
         "command": shlex.join(argv),
         "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        "commit": _git("rev-parse", "HEAD"),
-        "dirty": bool(_git("status", "--porcelain", "--untracked-files=no", "--", ".", ":!results", ":!README.md")),
+        "commit": commit(),
+        "dirty": bool(_git("status", "--porcelain", "--", *RUNS)),
         "forerun": __version__,
         "torch": torch.__version__,
         "python": platform.python_version(),
@@ -77,6 +98,11 @@ def provenance(command: list[str] | None = None) -> dict[str, object]:
         "cores": cores(),
         "load_average": os.getloadavg() if hasattr(os, "getloadavg") else None,
     }
+
+
+def commit() -> str:
+    """The commit that our sources are of; empty where they are not under git."""
+    return _git("rev-parse", "HEAD")
 
 
 def write_whole(path: Path, text: str) -> None:

@@ -8,11 +8,10 @@ from typing import Any, cast
 
 import torch
 
-from forerun.assemble import Config, assemble, choice_for, use_threads
+from forerun.assemble import Config, choice_for, use_threads
 from forerun.core.errors import SpecError
-from forerun.core.options import build
 from forerun.core.protocols import Target
-from forerun.lab.shapes import is_random, random_checkpoint
+from forerun.lab.shapes import random_checkpoint
 from forerun.models.config import ModelConfig
 from forerun.models.opening import pack_now
 from forerun.native import ext
@@ -39,25 +38,6 @@ class Subject:
     threads: int
     weight_bytes: int
     token_bytes: int
-
-    @property
-    def title(self) -> str:
-        """Two lines for a picture."""
-        name = f"{self.target.spec.name}, {self.weights} weights, {self.kv} keys and values"
-        return f"{name}\n{self.runtime} runtime, {self.isa}, {self.threads} threads"
-
-
-def open_subject(model: str, kv_tokens: int, options: Mapping[str, object]) -> Subject:
-    """Load `model` (as everywhere, or `random:NAME`) with memory for that many tokens; `options` are fields of Config.
-
-    Raises as `forerun.load` does, and SpecError for a runtime that is not ours.
-    """
-    config = build(Config, {"model": model, "kv_tokens": kv_tokens, "reuse": False, **options}, "engine")
-    if config.runtime == "hf":
-        raise SpecError("the lab measures our own runtimes: runtime native or torch, got hf")
-    if is_random(model):
-        return describe(random_target(config))
-    return describe(assemble(config).parts.target)
 
 
 def random_target(config: Config) -> PagedTarget:

@@ -1,0 +1,243 @@
+"""What experiments share: options, a bench and a run from them, and the way results are told."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from forerun.core.errors import SpecError
+
+if TYPE_CHECKING:
+    from forerun.lab.bench import Bench
+    from forerun.lab.paired import Asked, LogFor
+    from forerun.lab.run import Answers, Run
+    from forerun.workloads.workload import Workload
+
+ENGINE = ("runtime", "weights", "kv", "dtype", "device", "verify", "threads", "max_len", "kv_tokens")
+QUICK = {"prompts": 3, "tokens": 32, "rounds": 1}
+_SAID = ("command", "experiment", "debug", "out", "log_steps", "version")  # options that do not change what is measured
+
+
+def add_engine(parser: argparse.ArgumentParser, without: Collection[str] = ()) -> None:
+    """Which model runs, and how; an experiment that has its own form of an option leaves it out by name."""
+    engine = parser.add_argument_group("engine")
+    if "model" not in without:
+        engine.add_argument("-m", "--model", default="smollm2", help="as everywhere (smollm2)")
+    for option, kind, help in (
+        ("--runtime", str, "native or torch (auto: the first that runs)"),
+        ("--weights", str, "auto, f32, bf16, int8, q4 or nf4 on the native runtime (auto)"),
+        ("--kv", str, "auto, f32, bf16 or int8 on the native runtime (auto)"),
+        ("--dtype", str, "float32, bfloat16 or float16 on the torch runtime (float32)"),
+        ("--device", str, "cpu, cuda, … (cpu)"),
+        ("--verify", str, "how drafts are judged (auto)"),
+        ("--threads", int, "CPU threads (as many as there are cores to use)"),
+        ("--max-len", int, "context in tokens (the model's)"),
+        ("--kv-tokens", int, "memory for keys and values, in tokens"),
+    ):
+        if option[2:].replace("-", "_") not in without:
+            engine.add_argument(option, type=kind, help=help)
+
+
+def add_drafters(parser: argparse.ArgumentParser, drafters: Sequence[str]) -> None:
+    """Which drafters are compared."""
+    parser.add_argument(
+        "-d",
+        "--drafter",
+        action="append",
+        metavar="NAME[:KEY=VALUE,…]",
+        help=f"a drafter to compare; may be given again ({', '.join(drafters)})",
+    )
+    parser.set_defaults(default_drafters=tuple(drafters))
+
+
+def add_data(
+    parser: argparse.ArgumentParser,
+    workloads: Sequence[str],
+    prompts: int,
+    tokens: int,
+    rounds: int = 1,
+    without: Collection[str] = (),
+) -> None:
+    """Which prompts are asked, and how long the answers are; `without` as for `add_engine`."""
+    data = parser.add_argument_group("prompts and answers")
+    data.add_argument(
+        "--workload",
+        action="append",
+        metavar="NAME|FILE|hub:NAME",
+        help=f"a shipped suite, a file of prompts or a public set; may be given again ({', '.join(workloads)})",
+    )
+    for name, kind, default, help in (
+        ("prompts", int, prompts, f"most prompts of each ({prompts})"),
+        ("tokens", int, tokens, f"most tokens of an answer ({tokens})"),
+        ("rounds", int, rounds, f"how often everything is asked ({rounds})"),
+        ("turns", int, None, "most turns of a conversation (all)"),
+        ("temperature", float, 0.0, "0 is greedy (0)"),
+        ("top_p", float, 1.0, "(1)"),
+        ("seed", int, 0, "of draws, and of the order of the arms (0)"),
+    ):
+        if name not in without:
+            data.add_argument(f"--{name.replace('_', '-')}", type=kind, default=default, help=help)
+    if "ignore_eos" not in without:
+        data.add_argument("--ignore-eos", action="store_true", help="go on behind the end of text: equal work for all")
+    parser.set_defaults(default_workloads=tuple(workloads))
+
+
+def add_output(parser: argparse.ArgumentParser, *, log: bool = False) -> None:
+    """Where results go."""
+    out = parser.add_argument_group("output")
+    out.add_argument(
+        "--out", type=Path, metavar="results/NAME.json", help="write the results there, whole or not at all"
+    )
+    out.add_argument("--quick", action="store_true", help="few prompts and short answers: to see that it works")
+    if log:
+        out.add_argument(
+            "--log-steps", type=Path, metavar="FILE.parquet", help="log every step of every drafter (slows them)"
+        )
+
+
+def chosen_drafters(args: argparse.Namespace) -> list[str]:
+    """Those given, or the experiment's own."""
+    return list(dict.fromkeys(args.drafter or args.default_drafters))
+
+
+def chosen_workloads(args: argparse.Namespace) -> list[Workload]:
+    """Those given, or the experiment's own, with so many prompts of each; SpecError for names given twice."""
+    from forerun.workloads.workload import workload
+
+    if args.prompts < 1:
+        raise SpecError(f"--prompts takes a whole number from 1 up, got {args.prompts}")
+    found = [workload(name).take(least(args, "prompts")) for name in args.workload or args.default_workloads]
+    names = [work.name for work in found]
+    if len(set(names)) < len(names):
+        raise SpecError(f"workloads need different names, got {', '.join(names)}")
+    return found
+
+
+def asked(args: argparse.Namespace) -> Asked:
+    """How prompts are asked."""
+    from forerun.lab.paired import Asked
+
+    params: dict[str, Any] = {"max_tokens": least(args, "tokens")}
+    if args.ignore_eos:
+        params["ignore_eos"] = True
+    if args.temperature or args.top_p != 1.0:
+        params |= {"temperature": args.temperature, "top_p": args.top_p, "seed": args.seed}
+    return Asked(params, least(args, "rounds"), args.turns, args.seed)
+
+
+def least(args: argparse.Namespace, name: str) -> int:
+    """An option's value, or what --quick allows if that is less."""
+    value: int = getattr(args, name)
+    return min(value, QUICK[name]) if args.quick and name in QUICK else value
+
+
+def engine_options(args: argparse.Namespace) -> dict[str, object]:
+    """Fields of Config that were given."""
+    return {name: getattr(args, name) for name in ENGINE if getattr(args, name, None) is not None}
+
+
+@contextmanager
+def session(args: argparse.Namespace, experiment: str, **engine: object) -> Iterator[tuple[Bench, Run]]:
+    """The bench and the run of an experiment. `engine` are further fields of Config.
+
+    Where it is broken off, what was measured is kept beside --out, and how to go on is said.
+    """
+    from forerun.assemble import Config
+    from forerun.core.options import build
+    from forerun.lab.bench import Bench
+    from forerun.lab.run import check_out
+
+    config = build(Config, {"model": args.model, **engine_options(args), **engine}, "engine")
+    check_out(args.out)
+    bench = Bench.open(config)
+    run = begin(args, experiment, fingerprint=bench.target.spec.fingerprint, stack=bench.stack)
+    with kept(run):
+        yield bench, run
+
+
+def begin(args: argparse.Namespace, experiment: str, **facts: object) -> Run:
+    """The run that the options ask for; whatever does not change what is measured is left out of the ask, and `facts`
+    that options do not tell are put in."""
+    from forerun import __version__
+    from forerun.lab import machine
+    from forerun.lab.run import Run
+
+    options = {key: _plain(value) for key, value in vars(args).items() if key not in _SAID}
+    ask = {**options, "forerun": __version__, "commit": machine.commit(), "processor": machine.processor(), **facts}
+    logged = getattr(args, "log_steps", None) is not None  # of kept units the steps would be missing
+    return Run(experiment, args.out, ask, resume=not logged)
+
+
+@contextmanager
+def step_log(args: argparse.Namespace) -> Iterator[LogFor | None]:
+    """The log of steps that --log-steps asks for."""
+    if args.log_steps is None:
+        yield None
+        return
+    from forerun.lab.steplog import StepLog
+
+    with StepLog(args.log_steps) as log:
+        yield log.listener
+
+
+def _plain(value: object) -> object:
+    return str(value) if isinstance(value, Path) else value
+
+
+@contextmanager
+def kept(run: Run) -> Iterator[None]:
+    """Says on the way out of a run that was broken off where its state is."""
+    try:
+        if run.resumed:
+            print(f"going on with {run.partial}: {run.resumed} units are measured already", file=sys.stderr)
+        yield
+    except BaseException:
+        run.discard()
+        if run.out is not None and run.done:
+            print(f"{run.done} units are kept in {run.partial}: the same command goes on from there", file=sys.stderr)
+        raise
+
+
+def deliver(
+    run: Run, bench: Mapping[str, object], answers: Answers, figures: Mapping[str, Any], samples: Sequence[object]
+) -> int:
+    """Write the results if they have a name, print them for people, and as one line of JSON."""
+    from forerun.lab.experiments import views
+    from forerun.lab.views import spoken
+
+    whole = run.finish(bench, answers, figures, samples)
+    print(spoken(views(run.experiment, whole["figures"])))
+    print()
+    print("\n".join(f"{name.replace('_', ' ')}: {said}" for name, said in whole["answers"].items()))
+    if run.out is not None:
+        print(f"written to {run.out}", file=sys.stderr)
+    print(json.dumps({"experiment": run.experiment, "answers": whole["answers"], "figures": whole["figures"]}))
+    return 0
+
+
+def numbers(option: str, text: str) -> tuple[int, ...]:
+    """Whole numbers from 1 up, separated by commas; SpecError for anything else."""
+    if not re.fullmatch(r"[1-9]\d{0,7}(,[1-9]\d{0,7})*", text, re.ASCII):
+        raise SpecError(f"{option} takes whole numbers from 1 up, separated by commas (as 1,16,64), got {text!r}")
+    return tuple(map(int, text.split(",")))
+
+
+def decimals(option: str, text: str) -> tuple[float, ...]:
+    """Numbers from 0 up, separated by commas; SpecError for anything else."""
+    if not re.fullmatch(r"\d{1,6}(\.\d{1,6})?(,\d{1,6}(\.\d{1,6})?)*", text, re.ASCII):
+        raise SpecError(f"{option} takes numbers from 0 up, separated by commas (as 0,0.7,1), got {text!r}")
+    return tuple(map(float, text.split(",")))
+
+
+def words(option: str, text: str) -> list[str]:
+    """Different names, separated by commas; SpecError if there is none."""
+    found = list(dict.fromkeys(filter(None, (part.strip() for part in text.split(",")))))
+    if not found:
+        raise SpecError(f"{option} takes names, separated by commas, got {text!r}")
+    return found

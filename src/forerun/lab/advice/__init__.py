@@ -1,0 +1,1 @@
+"""From a few answers to a recommendation."""

@@ -1,0 +1,130 @@
+"""One target, loaded once, and every arm that answers with it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+
+from forerun.assemble import Config, Foundation, engine_over, foundation, split_plan
+from forerun.control.fixed import Fixed
+from forerun.core.errors import SpecError
+from forerun.core.options import Spec
+from forerun.core.plan import Plan
+from forerun.core.protocols import Drafter, Target
+from forerun.lab import machine
+from forerun.lab.arms import BareArm, EngineArm
+from forerun.lab.bandwidth import Bandwidth, reader
+from forerun.lab.shapes import is_random
+from forerun.lab.subject import Subject, describe, random_target
+
+PLAIN, AGAIN = "plain", "plain again"
+
+
+@dataclass(slots=True)
+class Bench:
+    """Arms over one target; drafters with the same options of their own are made once and used in turn."""
+
+    base: Foundation
+    subject: Subject
+    drafters: dict[tuple[str, tuple[tuple[str, object], ...]], Drafter] = field(default_factory=dict)
+    grown_mb: dict[str, float] = field(default_factory=dict)
+    """By how much the process grew when an arm was made."""
+
+    @classmethod
+    def open(cls, config: Config) -> Bench:
+        """Load the model of `config` (or `random:NAME`); prompts are not shared between arms, or the second would find
+        them in memory. Raises as `forerun.load`; SpecError for a runtime that is not ours."""
+        config = replace(config, reuse=False, drafter="none")
+        if config.runtime == "hf":
+            raise SpecError("the lab measures our own runtimes: runtime native or torch, got hf")
+        if is_random(config.model):
+            target = random_target(config)
+            return cls(Foundation(config, target, None, frozenset()), describe(target))
+        base = foundation(config)
+        return cls(base, describe(base.target))
+
+    @property
+    def target(self) -> Target:
+        """The model."""
+        return self.base.target
+
+    def arm(self, drafter: str, name: str | None = None) -> EngineArm:
+        """The engine with the drafter of this spec (`none` is plain decoding)."""
+        before = machine.resident_mb()
+        spec = Spec.parse(drafter)
+        _, _, own = split_plan(spec)
+        key = (spec.name, tuple(sorted(own.items())))
+        engine = engine_over(self.base, drafter, self.drafters.get(key))
+        self.drafters[key] = engine.parts.drafter
+        called = name or drafter
+        self.grown_mb[called] = round(machine.resident_mb() - before, 1)
+        return EngineArm(called, engine)
+
+    def plan_arm(self, drafter: str, plan: Plan, name: str) -> EngineArm:
+        """As `arm`, with a plan of the caller's instead of the spec's."""
+        arm = self.arm(drafter, name)
+        arm.engine.controller = Fixed(plan)
+        return arm
+
+    def plain(self, name: str = PLAIN) -> EngineArm:
+        """Plain decoding through the engine."""
+        return self.arm("none", name)
+
+    def bare(self) -> BareArm:
+        """The target in a bare loop."""
+        return BareArm(self.base)
+
+    def tokens(self, messages: Sequence[Mapping[str, object]]) -> list[int]:
+        """A conversation as token ids: through the chat template, or for a base model its texts one after another."""
+        words = self.base.words
+        if words is None:
+            raise SpecError(f"{self.subject.target.spec.name} has random weights and no tokenizer: texts mean nothing")
+        if words.has_template:
+            return words.chat(messages)
+        return words.encode("\n\n".join(str(message["content"]) for message in messages), bos=True)
+
+    def provenance(self, command: Sequence[str] | None = None) -> dict[str, Any]:
+        """Machine, versions, command, and what ran: with the memory bandwidth measured now."""
+        subject, spec = self.subject, self.target.spec
+        cuda = spec.device.startswith("cuda")
+        bandwidth = Bandwidth(subject.weight_bytes, reader())
+        if not cuda:
+            bandwidth.measure()
+        return {
+            **machine.provenance(list(command) if command else None),
+            "gpu": torch.cuda.get_device_name(spec.device) if cuda else None,
+            "bandwidth_gb_s": None if cuda else bandwidth.to_json(),
+            "model": spec.name,
+            "fingerprint": spec.fingerprint,
+            "runtime": subject.runtime,
+            "weights": subject.weights,
+            "formats": dict(subject.formats),
+            "kv": subject.kv,
+            "isa": subject.isa,
+            "threads": subject.threads,
+            "device": spec.device,
+            "drafters": self.fingerprints(),
+            "peak_mb": machine.peak_mb(),
+            "pid": os.getpid(),
+        }
+
+    def fingerprints(self) -> dict[str, str]:
+        """Of the drafters that run a model: its fingerprint."""
+        found = {}
+        for (name, own), drafter in self.drafters.items():
+            model = getattr(drafter, "target", None)
+            if model is not None:
+                found[":".join([name, *(f"{key}={value}" for key, value in own)])] = model.spec.fingerprint
+        return found
+
+    @property
+    def stack(self) -> str:
+        """The stack in one line."""
+        s = self.subject
+        weights = "+".join(s.formats) or s.weights
+        formats = f"{weights} weights, {s.kv} keys and values"
+        return f"{self.target.spec.name}, {s.runtime} runtime ({s.isa}), {formats}, {s.threads} threads"

@@ -1,0 +1,1 @@
+"""Claims: figures in texts, and the results files that they are held against."""

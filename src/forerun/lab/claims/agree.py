@@ -1,0 +1,137 @@
+"""One claim and the value that it is about: whether they agree, and a value written so that they do.
+
+A number agrees if the value, turned into the unit that is written, rounds to the digits that are written.
+"""
+
+from __future__ import annotations
+
+import html as entities
+import re
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from string import Formatter
+from typing import Any
+
+from forerun.core.errors import SpecError
+from forerun.lab.claims import paths, units
+from forerun.lab.claims.notation import Claim, marks_of
+from forerun.lab.claims.written import CLOSERS, number
+
+_PLAIN = units.Unit("number", Fraction(1))
+_ABOUT = " \u00a0~≈$€£"  # may stand before a number that is an element's whole text
+
+
+def wrong(claim: Claim, whole: Mapping[str, Any], where: str) -> str | None:
+    """What is wrong with a claim about a results file, in words; None if nothing is. `where` names the file."""
+    try:
+        steps = paths.steps_of(claim.path)
+        return _against(claim, paths.follow(whole, steps), steps, f"{where} {claim.path}")
+    except SpecError as error:
+        return f"{where} {claim.path}: {error}"
+
+
+def _against(claim: Claim, value: Any, steps: Sequence[paths.Step], where: str) -> str | None:
+    if claim.value is not None and not _is(claim.value, value):
+        return f"has value={claim.value!r}, {where} is {value!r}"
+    if isinstance(value, bool):
+        return _against_truth(claim, value, where)
+    if isinstance(value, str):
+        return _against_text(claim, value, where)
+    if not isinstance(value, int | float):
+        return f"{where} is {'null: it was not measured' if value is None else 'no single value'}, not a number"
+    got = number(claim.before, claim.after)
+    if got is None or (claim.whole and got.lead.strip(_ABOUT)):
+        return f"no number right before the claim (got {_last(claim, 2)!r}): {where} is {value}"
+    true = units.turned(Fraction(str(value)), _held(claim.unit, steps), got.unit)
+    if got.stands_for(true, exact=isinstance(value, int)):
+        return None
+    return f"claims {got.shown}, {where} is {got.rounded(true)} (in the file: {value})"
+
+
+def _held(said: str, steps: Sequence[paths.Step]) -> units.Unit | None:
+    """The unit that the file holds; SpecError if the text says another than the value's own key."""
+    keys = [step for step in steps if isinstance(step, str)]
+    if not said:
+        return units.held(keys)
+    unit, own = units.declared(said), units.of_key(keys[-1]) if keys else None
+    if own and (own.kind, own.scale) != (unit.kind, unit.scale):
+        raise SpecError(f"unit differs: the text says that the file holds {said}, the key {keys[-1]!r} says otherwise")
+    return unit
+
+
+def _against_truth(claim: Claim, value: bool, where: str) -> str | None:
+    got = _last(claim, 1)
+    if re.sub(r"^\W+", "", got).lower() in (("yes", "true") if value else ("no", "false")):
+        return None
+    return f"claims {got!r}, {where} is {'yes' if value else 'no'}"
+
+
+def _against_text(claim: Claim, value: str, where: str) -> str | None:
+    wanted = " ".join(value.split())
+    got = _last(claim, len(wanted.split()))
+    if got == wanted or (not claim.whole and re.search(rf"(?<!\w){re.escape(wanted)}$", got)):
+        return None
+    return f"claims {got!r}, {where} is the text {value!r}"
+
+
+def _last(claim: Claim, words: int) -> str:
+    """The last words of what stands before a claim; all of an element's."""
+    text = re.sub(rf"{CLOSERS}$", "", claim.before).split()
+    return " ".join(text if claim.whole else text[-words:])
+
+
+def _is(text: str, value: Any) -> bool:
+    """Whether an element's `value` is the file's, to the last bit."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return text == _held_text(value)
+    try:
+        return Fraction(text) == Fraction(str(value))
+    except (ValueError, ZeroDivisionError):
+        return False
+
+
+def _held_text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def claim(file: str, path: str, value: float | str, spec: str = "{}", *, unit: str = "", html: bool = False) -> str:
+    """A value with its claim, as Markdown or HTML.
+
+    `spec` is a format that ends with the unit to be said: "{:.2f}x", "{:,.0f} MB", "{:.1%}". The value is turned into
+    it from the unit that the path's keys name, or that `unit` says the file holds. A truth is written as yes or no.
+    SpecError if what comes out would not pass the check.
+    """
+    steps = paths.steps_of(path)
+    text = _formatted(value, spec, _held(unit, steps))
+    source = f"{file}: {path}" + (f" in {unit}" if unit else "")
+    if html:
+        held, shown = entities.escape(_held_text(value)), entities.escape(text)
+        marked = f'<data value="{held}" data-claim="{entities.escape(source)}">{shown}</data>'
+    else:
+        marked = f"{text}<!-- {source} -->"
+    found = marks_of(marked, html)
+    if found.flaws or len(found.claims) != 1:
+        raise SpecError(f"{marked!r} cannot be read as a claim")
+    if what := _against(found.claims[0], value, steps, source):
+        raise SpecError(f"{spec!r} gives a claim that does not hold: {what}")
+    return marked
+
+
+def _formatted(value: float | str, spec: str, held: units.Unit | None) -> str:
+    """The value in the unit that the format ends with."""
+    try:
+        (lead, name, form, conversion), *rest = Formatter().parse(spec)
+        tail = "".join(literal for literal, *_ in rest)
+        if name is None or conversion or any(part[1] is not None for part in rest):
+            raise ValueError("one field is needed")
+        if isinstance(value, bool):
+            return f"{lead}{'yes' if value else 'no'}{tail}"
+        if isinstance(value, str):
+            return f"{lead}{value:{form}}{tail}"
+        true = units.turned(Fraction(str(value)), held, _PLAIN if (form or "").endswith("%") else units.said(tail))
+        figure = int(true) if isinstance(value, int) and true.denominator == 1 else float(true)
+        return f"{lead}{figure:{form}}{tail}"
+    except SpecError:
+        raise
+    except (ValueError, TypeError) as error:
+        raise SpecError(f"{spec!r} cannot write {value!r}: {error}; a format is as '{{:.2f}}x'") from None

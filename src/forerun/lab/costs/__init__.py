@@ -1,0 +1,1 @@
+"""What forwards and drafts cost, and what formulas make of it."""

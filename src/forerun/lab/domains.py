@@ -1,0 +1,123 @@
+"""Does it pay, and on which texts? Every drafter on every workload, beside plain decoding.
+
+Acceptance belongs to the texts: a drafter that doubles the speed of edits may do nothing for dialogue. So figures are
+never pooled over workloads, except the noise floor, which belongs to the machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from forerun.lab.arms import Arm
+from forerun.lab.bench import AGAIN, PLAIN, Bench
+from forerun.lab.paired import Asked, LogFor, Samples, arm_figures, measure, noise, noise_figures
+from forerun.lab.run import Answers, Run
+from forerun.lab.views import Chart, Note, Series, Table, View, interval, number
+from forerun.workloads.workload import Workload
+
+
+def run_domains(
+    bench: Bench,
+    run: Run,
+    drafters: Sequence[str],
+    workloads: Sequence[Workload],
+    asked: Asked,
+    log: LogFor | None = None,
+    baselines: Sequence[Arm] | None = None,
+) -> tuple[dict[str, Any], Samples]:
+    """The figures and what they come from. Arms are plain decoding twice, an engine for each drafter spec, and
+    `baselines`; None is the bare loop if it can run."""
+    if baselines is None:
+        baselines = [] if asked.params.get("temperature") else [bench.bare()]
+    arms = [bench.plain(), bench.plain(AGAIN), *(bench.arm(spec) for spec in drafters), *baselines]
+    samples = measure(bench, run, arms, workloads, asked, log=log)
+    names = [*drafters, *(arm.name for arm in baselines)]
+    found = {
+        "workloads": {work.name: _workload(samples.of(work.name), names) for work in workloads},
+        "noise": noise_figures(samples),
+        "memory_mb": dict(bench.grown_mb),
+        "left_out": list(samples.left_out),
+    }
+    return found, samples
+
+
+def _workload(samples: Samples, names: Sequence[str]) -> dict[str, Any]:
+    floor = noise(samples) if samples.pairs(PLAIN, AGAIN) else None
+    return {
+        "prompts": len({unit.prompt for unit in samples.units}),
+        "noise": noise_figures(samples),
+        "arms": {name: arm_figures(samples, name, floor=floor) for name in (PLAIN, *names)},
+    }
+
+
+def answers(
+    bench: Bench, drafters: Sequence[str], workloads: Sequence[Workload], asked: Asked, beside: Sequence[str] = ()
+) -> Answers:
+    """The five answers of such a run; `beside` are other engines that took part, in words."""
+    return Answers(
+        relative_to="plain decoding through the same engine, prompt by prompt in turn",
+        batch="1",
+        stack="; beside it ".join([bench.stack, *beside]),
+        data=data(workloads, asked),
+        shape="; ".join(drafters) or "none",
+    )
+
+
+def data(workloads: Sequence[Workload], asked: Asked) -> str:
+    """Which prompts, how many and how answered, in one line."""
+    sets = ", ".join(f"{work.name} ({len(work.prompts)} prompts, {work.digest})" for work in workloads)
+    p = asked.params
+    how = f"temperature {p['temperature']:g}, seed {p.get('seed')}" if p.get("temperature") else "greedy"
+    ends = ", end of text suppressed" if p.get("ignore_eos") else ""
+    return f"{sets}; at most {p['max_tokens']} tokens an answer{ends}, {how}, {asked.rounds} rounds"
+
+
+def view(figures: Mapping[str, Any]) -> list[View]:
+    """A table a workload, a chart of all, and whether the machine was quiet."""
+    views: list[View] = [noise_note(figures["noise"])]
+    views += [_table(name, found) for name, found in figures["workloads"].items()]
+    views.append(_chart(figures["workloads"]))
+    if figures["left_out"]:
+        views.append(Note(f"left out, too long for the context: {', '.join(figures['left_out'])}"))
+    return views
+
+
+def noise_note(floor: Mapping[str, Any] | None) -> Note:
+    """What two runs of plain decoding say of the machine."""
+    if floor is None:
+        return Note("no noise floor: answers were too short to time")
+    mood = "" if floor["calm"] else "; the machine was NOT quiet: trust no small difference of this run"
+    return Note(f"noise floor (plain decoding against itself): {interval(floor, 3)}{mood}")
+
+
+def _table(name: str, found: Mapping[str, Any]) -> Table:
+    heads = ("arm", "ms/token", "speed-up", "verdict", "tau", "accepted", "drafted", "draft share", "same text")
+    rows = []
+    for arm, f in found["arms"].items():
+        rate = "-" if f["acceptance"] is None else f"{f['acceptance']:.0%}"
+        rows.append(
+            (
+                arm,
+                number(f["ms_per_token"]),
+                interval(f["speedup"]),
+                f["verdict"] or "-",
+                number(f["tau"]),
+                rate,
+                f"{f['drafted']:,}",
+                "-" if f["draft_share"] is None else f"{f['draft_share']:.0%}",
+                f"{f['same_text']} of {f['answers']}",
+            )
+        )
+    return Table(f"{name}: {found['prompts']} prompts, noise {interval(found['noise'], 3)}", heads, tuple(rows))
+
+
+def _chart(workloads: Mapping[str, Any]) -> Chart:
+    names = tuple(workloads)
+    arms = dict.fromkeys(arm for found in workloads.values() for arm in found["arms"] if arm != PLAIN)
+    series = []
+    for arm in arms:
+        speeds = [workloads[name]["arms"][arm]["speedup"] or {} for name in names]
+        ys, lows, highs = (tuple(speed.get(key) for speed in speeds) for key in ("value", "low", "high"))
+        series.append(Series(arm, names, ys, lows, highs))
+    return Chart("bars", "Speed-up over plain decoding", "", "times", tuple(series), level=1.0)

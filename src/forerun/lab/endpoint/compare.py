@@ -1,0 +1,92 @@
+"""Two arms, prompt by prompt: the first one's time over the second one's, beside the noise floor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from statistics import median
+from typing import Any
+
+from forerun.lab.endpoint.part import Part
+from forerun.lab.endpoint.reply import Reply
+from forerun.lab.stats import Interval, calm, ratio, verdict
+
+Place = tuple[str, str]
+"""Unit and prompt."""
+Ratios = Mapping[str, Interval | None]
+"""By measure; None where the arms have no prompt in common."""
+
+
+def _ms_per_token(replies: Sequence[Reply]) -> float | None:
+    told = [reply.after_first for reply in replies]
+    tokens = sum(count or 0.0 for count in told)
+    seconds = sum(reply.decode_s for reply in replies)
+    return 1e3 * seconds / tokens if tokens > 0 and seconds > 0 and None not in told else None
+
+
+def _ttft(replies: Sequence[Reply]) -> float | None:
+    told = [reply.first_s for reply in replies]
+    return None if None in told else sum(seconds or 0.0 for seconds in told)
+
+
+def _latency(replies: Sequence[Reply]) -> float | None:
+    return sum(reply.latency_s for reply in replies)
+
+
+MEASURES: Mapping[str, Callable[[Sequence[Reply]], float | None]] = {
+    "ms_per_token": _ms_per_token,
+    "ttft": _ttft,
+    "latency": _latency,
+}
+"""Times of a conversation that are compared; None where they cannot be said."""
+
+
+def ratios(first: Sequence[Part], second: Sequence[Part]) -> Ratios:
+    """By measure: the first one's time over the second one's, prompt by prompt."""
+    return {name: _ratio(_pairs(first, second, of)) for name, of in MEASURES.items()}
+
+
+def _ratio(pairs: Sequence[tuple[float, float]]) -> Interval | None:
+    return ratio(pairs) if pairs else None
+
+
+def _pairs(
+    first: Sequence[Part], second: Sequence[Part], of: Callable[[Sequence[Reply]], float | None]
+) -> list[tuple[float, float]]:
+    """For each prompt: medians over the rounds in which both answered the same turns of it, their turns together."""
+    one, other = _conversations(first), _conversations(second)
+    by_prompt: dict[str, list[tuple[float, float]]] = {}
+    for place, replies in one.items():
+        match = other.get(place, {})
+        if replies.keys() == match.keys():
+            a, b = of(list(replies.values())), of(list(match.values()))
+            if a is not None and b is not None and a > 0 and b > 0:
+                by_prompt.setdefault(place[1], []).append((a, b))
+    return [(median(a for a, _ in pairs), median(b for _, b in pairs)) for pairs in by_prompt.values()]
+
+
+def _conversations(parts: Sequence[Part]) -> dict[Place, dict[int, Reply]]:
+    """Replies by turn, of each (unit, prompt)."""
+    found: dict[Place, dict[int, Reply]] = {}
+    for part in parts:
+        for record in part.records:
+            if record.reply is not None:
+                found.setdefault((part.key, record.prompt), {})[record.turn] = record.reply
+    return found
+
+
+def noise_figures(found: Interval | None) -> dict[str, Any] | None:
+    """A noise floor, and whether the server was calm."""
+    return None if found is None else {**found.to_json(), "calm": calm(found)}
+
+
+def compared(first: Sequence[Part], second: Sequence[Part], noise: Ratios) -> dict[str, Any]:
+    """By measure, the ratio and what it says beside the noise; and how many answers are the same text."""
+    said: dict[str, Any] = {}
+    for name, found in ratios(first, second).items():
+        floor = noise[name]
+        told = None if found is None or floor is None else verdict(found, floor)
+        said[name] = None if found is None else {**found.to_json(), "verdict": told}
+    one, other = _conversations(first), _conversations(second)
+    both = [(replies[turn], other[place][turn]) for place, replies in one.items() if place in other
+            for turn in replies if turn in other[place]]  # fmt: skip
+    return {**said, "same_text": sum(a.digest == b.digest for a, b in both), "answers": len(both)}

@@ -1,0 +1,194 @@
+"""What a server counts of speculation on its Prometheus page, by the names of four servers.
+
+Only differences of counters over a run are used. A counter that went down, or another start time of the process, is a
+restart, after which the difference means nothing. Gauges of acceptance (SGLang's, TensorRT-LLM's) are a snapshot of
+whatever ran last, so they are left out.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+Labels = frozenset[tuple[str, str]]
+Scrape = Mapping[str, Mapping[Labels, float]]
+"""Values by metric, then by labels."""
+
+_LINE = re.compile(r"([a-zA-Z_:][a-zA-Z0-9_:]*)\s*(?:\{(.*)\})?\s+(\S+)(?:\s+-?\d+)?\s*", re.ASCII)
+_LABEL = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)\s*=\s*"((?:\\.|[^"\\])*)"', re.ASCII)
+_ESCAPES = {r"\"": '"', r"\\": "\\", r"\n": "\n"}
+_START = "process_start_time_seconds"
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """What a server calls its numbers; counters may end in `_total`."""
+
+    server: str
+    prefix: str
+    running: tuple[str, ...]
+    """Gauges of requests that run or wait."""
+    drafts: str = ""
+    drafted: tuple[str, ...] = ()
+    accepted: tuple[str, ...] = ()
+    accepted_at: str = ""
+    passes: str = ""
+    """Where a server counts verifying passes and its tokens instead of drafts."""
+    generated: str = ""
+
+
+KNOWN = (
+    Names(
+        "vllm",
+        "vllm:",
+        ("vllm:num_requests_running", "vllm:num_requests_waiting"),
+        "vllm:spec_decode_num_drafts",
+        ("vllm:spec_decode_num_draft_tokens",),
+        ("vllm:spec_decode_num_accepted_tokens",),
+        "vllm:spec_decode_num_accepted_tokens_per_pos",
+    ),
+    Names(
+        "llama.cpp",
+        "llamacpp:",
+        ("llamacpp:requests_processing", "llamacpp:requests_deferred"),
+        "llamacpp:spec_decode_num_drafts",
+        ("llamacpp:spec_decode_num_draft_tokens",),
+        ("llamacpp:spec_decode_num_accepted_tokens",),
+        "llamacpp:spec_decode_num_accepted_tokens_per_pos",
+    ),
+    Names(
+        "sglang",
+        "sglang:",
+        ("sglang:num_running_reqs", "sglang:num_queue_reqs"),
+        passes="sglang:spec_verify_calls",
+        generated="sglang:generation_tokens",
+    ),
+    Names(
+        "tensorrt-llm",
+        "trtllm_",
+        ("trtllm_num_requests_running", "trtllm_num_requests_waiting"),
+        drafted=("trtllm_spec_decode_num_draft_tokens", "trtllm_spec_decode_drafted_tokens"),
+        accepted=("trtllm_spec_decode_num_accepted_tokens", "trtllm_spec_decode_accepted_tokens"),
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Differences over a run; None where the server does not count it."""
+
+    source: str
+    drafts: int | None = None
+    drafted: int | None = None
+    accepted: int | None = None
+    accepted_at: tuple[int, ...] = ()
+    passes: int | None = None
+    generated: int | None = None
+    restarted: bool = False
+    """The server's counters began anew meanwhile: nothing else is said."""
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON values."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Counts:
+        """What `to_json` gave."""
+        return cls(**{**value, "accepted_at": tuple(value["accepted_at"])})
+
+
+def parse(text: str) -> Scrape:
+    """A page in Prometheus' text format; lines that are none, and values that are not finite, are left out."""
+    found: dict[str, dict[Labels, float]] = {}
+    for line in text.splitlines():
+        match = None if line.startswith("#") else _LINE.fullmatch(line)
+        if match:
+            try:
+                value = float(match[3])
+            except ValueError:
+                continue
+            if math.isfinite(value):
+                found.setdefault(match[1], {})[frozenset(_labels(match[2] or ""))] = value
+    return found
+
+
+def _labels(text: str) -> Iterator[tuple[str, str]]:
+    for name, value in _LABEL.findall(text):
+        yield name, re.sub(r'\\["\\n]', lambda escape: _ESCAPES[escape[0]], value)
+
+
+def names_of(scrape: Scrape) -> Names | None:
+    """Whose page this is; None if nobody's that we know."""
+    return next((names for names in KNOWN if any(name.startswith(names.prefix) for name in scrape)), None)
+
+
+def busy(scrape: Scrape) -> float | None:
+    """Requests that run or wait; None where the page does not say."""
+    names = names_of(scrape)
+    told = [scrape[name] for name in names.running if name in scrape] if names else []
+    return sum(sum(series.values()) for series in told) if told else None
+
+
+def difference(before: Scrape, after: Scrape, model: str) -> Counts | None:
+    """Speculation between two readings; of `model` alone where the page tells models apart; None without counters."""
+    names = names_of(after)
+    if names is None:
+        return None
+    watched = [names.drafts, *names.drafted, *names.accepted, names.accepted_at, names.passes]
+    present = [full for name in watched if (full := _full(name, after))]
+    if not present or _foreign(after[present[0]], model):
+        return None
+    if _restarted(before, after, present):
+        return Counts(names.server, restarted=True)
+
+    def grown(*candidates: str) -> int | None:
+        full = next((full for name in candidates if (full := _full(name, after))), None)
+        return None if full is None else round(sum(_grown(before, after, full, model).values()))
+
+    at = _full(names.accepted_at, after)
+    return Counts(
+        names.server,
+        drafts=grown(names.drafts),
+        drafted=grown(*names.drafted),
+        accepted=grown(*names.accepted),
+        accepted_at=_positions(_grown(before, after, at, model)) if at else (),
+        passes=grown(names.passes),
+        generated=grown(names.generated),
+    )
+
+
+def _full(name: str, scrape: Scrape) -> str | None:
+    return next((full for full in (f"{name}_total", name) if name and full in scrape), None)
+
+
+def _restarted(before: Scrape, after: Scrape, names: list[str]) -> bool:
+    if before.get(_START) and before[_START] != after.get(_START):
+        return True
+    return any(
+        after[name].get(labels, -1.0) < value for name in names for labels, value in before.get(name, {}).items()
+    )
+
+
+def _foreign(series: Mapping[Labels, float], model: str) -> bool:
+    """Whether several models are counted apart and this one is none of them."""
+    told = {value for labels in series for name, value in labels if name == "model_name"}
+    return len(told) > 1 and model not in told
+
+
+def _grown(before: Scrape, after: Scrape, name: str, model: str) -> dict[Labels, float]:
+    series = after[name]
+    own = {labels: value for labels, value in series.items() if ("model_name", model) in labels}
+    return {labels: value - before.get(name, {}).get(labels, 0.0) for labels, value in (own or series).items()}
+
+
+def _positions(grown: Mapping[Labels, float]) -> tuple[int, ...]:
+    """Sums by the label `position`, from the first on."""
+    sums: dict[int, float] = {}
+    for labels, value in grown.items():
+        position = dict(labels).get("position", "")
+        if position.isdecimal() and int(position) < 4096:
+            sums[int(position)] = sums.get(int(position), 0.0) + value
+    return tuple(round(sums.get(i, 0.0)) for i in range(max(sums, default=-1) + 1))

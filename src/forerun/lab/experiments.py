@@ -1,0 +1,38 @@
+"""The experiments whose results files can be shown, by name: each module has `view(figures)`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any
+
+from forerun.core.errors import unknown
+from forerun.lab.views import View
+
+EXPERIMENTS = {
+    "curve": "forerun.lab.costs.curve_view",
+    "domains": "forerun.lab.domains",
+    "shape": "forerun.lab.shape_view",
+    "phases": "forerun.lab.phases_view",
+    "batch": "forerun.lab.sweeps.points",
+    "context": "forerun.lab.sweeps.points",
+    "temperature": "forerun.lab.sweeps.points",
+    "weights": "forerun.lab.sweeps.weights",
+    "size": "forerun.lab.sweeps.size",
+    "lossless": "forerun.lab.lossless",
+    "advise": "forerun.lab.advice.advise",
+    "endpoint": "forerun.lab.endpoint",
+    "memory": "forerun.lab.memory_view",
+    "noise": "forerun.lab.noise_view",
+    "perplexity": "forerun.lab.perplexity_view",
+    "rows": "forerun.lab.rows_view",
+    "peers": "forerun.lab.peers",
+}
+
+
+def views(experiment: str, figures: Mapping[str, Any]) -> list[View]:
+    """What a result of this experiment shows; SpecError for one that is not known."""
+    if experiment not in EXPERIMENTS:
+        raise unknown("experiment", experiment, EXPERIMENTS)
+    found: list[View] = import_module(EXPERIMENTS[experiment]).view(figures)
+    return found

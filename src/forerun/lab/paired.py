@@ -1,0 +1,240 @@
+"""All arms on every prompt, in turn: the only way in which times of a shared machine can be compared.
+
+A unit is one prompt (all of its turns) in one round: every arm answers it, in an order that is drawn for the unit, so
+a drift of the machine falls on all alike. Plain decoding runs twice under two names; the ratio of the two is the noise
+floor of everything else. Later turns are asked with the first arm's answers before them, so all arms read the same.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+from forerun.core.errors import SpecError
+from forerun.lab.arms import Arm, Listener
+from forerun.lab.bench import AGAIN, PLAIN, Bench
+from forerun.lab.run import Run
+from forerun.lab.sample import Counts, Sample
+from forerun.lab.stats import Interval, Pairs, calm, ratio, total_ratio, verdict
+from forerun.workloads.workload import Prompt, Workload
+
+WARM_TOKENS = 8
+LogFor = Callable[[Mapping[str, object]], Listener]
+"""Facts of an answer (workload, prompt, turn, round, arm) -> who hears its steps."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """What all arms did with one turn of a prompt."""
+
+    workload: str
+    prompt: str
+    turn: int
+    round: int
+    samples: Mapping[str, Sample]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """How every prompt is asked."""
+
+    params: Mapping[str, Any]
+    """Fields of SamplingParams; a seed is moved on by the prompt's number."""
+    rounds: int = 1
+    turns: int | None = None
+    """Most turns of a prompt; None is all."""
+    seed: int = 0
+    """Of the order of the arms."""
+
+    def __post_init__(self) -> None:
+        if self.rounds < 1:
+            raise SpecError(f"rounds must be a whole number from 1 up, got {self.rounds}")
+        if not self.params.get("max_tokens"):
+            raise SpecError("answers need a length: give max_tokens")
+
+
+class Samples:
+    """Units, and the figures that follow from them."""
+
+    def __init__(self, units: Sequence[Unit], left_out: Sequence[str] = ()) -> None:
+        self.units = tuple(units)
+        self.left_out = tuple(left_out)
+
+    def of(self, workload: str) -> Samples:
+        """Those of one workload."""
+        return Samples([unit for unit in self.units if unit.workload == workload])
+
+    def arm(self, name: str) -> list[Sample]:
+        """One arm's samples in order."""
+        return [unit.samples[name] for unit in self.units]
+
+    def pairs(self, first: str, second: str) -> Pairs:
+        """For each prompt that both arms answered in more than one step: medians over rounds of the milliseconds a
+        token, its turns together."""
+        by_prompt: dict[tuple[str, str], dict[int, list[Unit]]] = {}
+        for unit in self.units:
+            by_prompt.setdefault((unit.workload, unit.prompt), {}).setdefault(unit.round, []).append(unit)
+        pairs = []
+        for rounds in by_prompt.values():
+            times = [(_ms(units, first), _ms(units, second)) for units in rounds.values()]
+            whole = [(a, b) for a, b in times if a and b]
+            if whole:
+                pairs.append((median(a for a, _ in whole), median(b for _, b in whole)))
+        return pairs
+
+    def to_json(self) -> list[dict[str, object]]:
+        """One object a turn and arm."""
+        return [
+            {"workload": u.workload, "prompt": u.prompt, "turn": u.turn, "round": u.round, "arm": name, **s.to_json()}
+            for u in self.units
+            for name, s in u.samples.items()
+        ]
+
+
+def _ms(units: Sequence[Unit], arm: str) -> float | None:
+    """Milliseconds a token over the turns of one prompt in one round."""
+    samples = [unit.samples[arm] for unit in units]
+    tokens = sum(s.tokens / s.answers for s in samples)
+    return 1e3 * sum(s.decode_s for s in samples) / tokens if tokens else None
+
+
+def measure(
+    bench: Bench,
+    run: Run,
+    arms: Sequence[Arm],
+    workloads: Sequence[Workload],
+    asked: Asked,
+    *,
+    key: str = "",
+    log: LogFor | None = None,
+) -> Samples:
+    """Answer every prompt of `workloads` with every arm. Prompts that do not fit the context are left out and named.
+
+    `key` sets the units of several measurements of one run apart. Whatever a kept unit holds is not measured again.
+    """
+    names = [arm.name for arm in arms]
+    if len(set(names)) < len(names):
+        raise SpecError(f"arms need different names, got {', '.join(names)}")
+    room = bench.target.spec.max_len - int(asked.params["max_tokens"])
+    cases, left_out = _fitting(bench, workloads, room)
+    todo = [(round, *case) for round in range(asked.rounds) for case in cases]
+    session = _Session(bench, arms, asked, room, log)
+    units: list[Unit] = []
+    for round, work, index, prompt in run.track(todo, key or run.experiment):
+        name = f"{key}/{work}/{prompt.id}/{round}"
+        turns = run.unit(name, lambda: session.unit(work, index, prompt, round))  # noqa: B023 - called at once
+        for turn, samples in enumerate(turns):
+            found = {arm: Sample.from_json(value) for arm, value in samples.items()}
+            units.append(Unit(work, prompt.id, turn, round, found))
+    return Samples(units, left_out)
+
+
+def _fitting(bench: Bench, workloads: Sequence[Workload], room: int) -> tuple[list[tuple[str, int, Prompt]], list[str]]:
+    """Every prompt (with its workload and number) whose first turn has at most `room` tokens, and names of the rest."""
+    cases, left_out = [], []
+    for work in workloads:
+        for index, prompt in enumerate(work.prompts):
+            if len(bench.tokens(user(prompt.turns[:1]))) <= room:
+                cases.append((work.name, index, prompt))
+            else:
+                left_out.append(f"{work.name}/{prompt.id}")
+    if not cases:
+        raise SpecError(
+            f"no prompt fits: beside the answer the context has room for {room} tokens; ask for shorter ones"
+        )
+    return cases, left_out
+
+
+class _Session:
+    """The measuring itself; arms are warmed up before the first unit that is really measured."""
+
+    def __init__(self, bench: Bench, arms: Sequence[Arm], asked: Asked, room: int, log: LogFor | None) -> None:
+        self._bench, self._arms, self._asked, self._room, self._log = bench, arms, asked, room, log
+        self._warm = False
+
+    def unit(self, workload: str, index: int, prompt: Prompt, round: int) -> list[dict[str, object]]:
+        """One prompt: for each turn every arm's sample, as JSON."""
+        order = random.Random(f"{self._asked.seed}/{workload}/{prompt.id}/{round}")
+        messages: list[dict[str, str]] = []
+        turns: list[dict[str, object]] = []
+        params = dict(self._asked.params)
+        if params.get("seed") is not None:
+            params["seed"] += index
+        for turn, text in enumerate(prompt.turns[: self._asked.turns]):
+            messages.append({"role": "user", "content": text})
+            ids = self._bench.tokens(messages)
+            if len(ids) > self._room:
+                break  # a later turn that does not fit
+            self._warm_up(ids, params)
+            found = {}
+            for arm in order.sample(list(self._arms), len(self._arms)):
+                facts = {"workload": workload, "prompt": prompt.id, "turn": turn, "round": round, "arm": arm.name}
+                found[arm.name] = arm.answer([ids], params, self._log(facts) if self._log else None)
+            turns.append({arm.name: found[arm.name].to_json() for arm in self._arms})
+            messages.append({"role": "assistant", "content": found[self._arms[0].name].texts[0]})
+        return turns
+
+    def _warm_up(self, ids: Sequence[int], params: Mapping[str, Any]) -> None:
+        if not self._warm:
+            for arm in self._arms:
+                arm.answer([ids], {**params, "max_tokens": min(WARM_TOKENS, params["max_tokens"])})
+            self._warm = True
+
+
+def user(turns: Sequence[str]) -> list[dict[str, str]]:
+    """A user's turns as messages."""
+    return [{"role": "user", "content": text} for text in turns]
+
+
+def noise(samples: Samples, first: str = PLAIN, second: str = AGAIN) -> Interval:
+    """The ratio of two runs of one arm."""
+    return ratio(samples.pairs(first, second))
+
+
+def arm_figures(samples: Samples, name: str, baseline: str = PLAIN, floor: Interval | None = None) -> dict[str, Any]:
+    """One arm's figures over `samples`: speed against `baseline` with its verdict beside the noise `floor`, what was
+    drafted and stood, where the time went. Null where a figure has no meaning (rates of nothing)."""
+    mine, theirs = samples.arm(name), samples.arm(baseline)
+    counts, pairs = Counts.of(mine), samples.pairs(baseline, name)
+    speed = ratio(pairs) if pairs else None
+    seconds = sum(s.decode_s for s in mine)
+    named = dict.fromkeys(phase for s in mine for phase in s.phases)
+    phases = {phase: sum(s.phases.get(phase, 0.0) for s in mine) for phase in named}
+    tokens = sum(s.tokens for s in mine)
+    return {
+        "prompts": len(pairs),
+        "tokens": tokens,
+        "ms_per_token": rounded(median(b for _, b in pairs)) if pairs else None,
+        "baseline_ms_per_token": rounded(median(a for a, _ in pairs)) if pairs else None,
+        "tokens_per_s": rounded(tokens / seconds) if seconds else None,
+        "speedup": speed.to_json() if speed else None,
+        "speedup_total": total_ratio(pairs).to_json() if pairs else None,
+        "verdict": verdict(speed, floor) if speed and floor else None,
+        "same_text": sum(a.digest == b.digest for a, b in zip(mine, theirs, strict=True)),
+        "answers": len(mine),
+        "tau": rounded(counts.tau),
+        "acceptance": rounded(counts.acceptance),
+        "drafted": counts.drafted,
+        "accepted": counts.accepted,
+        "acceptance_by_position": [round(rate, 4) for rate in counts.by_position],
+        "draft_share": rounded(phases.get("draft", 0.0) / seconds) if seconds else None,
+        "phases_ms_per_token": {p: rounded(1e3 * value / tokens) for p, value in phases.items()} if tokens else {},
+        "rows_per_token": rounded(sum(s.rows for s in mine) / tokens) if tokens else None,
+        "cpu_ms_per_token": rounded(1e3 * sum(s.cpu_s for s in mine) / tokens) if tokens else None,
+    }
+
+
+def noise_figures(samples: Samples) -> dict[str, Any] | None:
+    """The noise floor as figures, with whether the machine was quiet enough; None where no prompt had two steps."""
+    if not samples.pairs(PLAIN, AGAIN):
+        return None
+    floor = noise(samples)
+    return {**floor.to_json(), "calm": calm(floor)}
+
+
+def rounded(value: float | None, digits: int = 5) -> float | None:
+    """For files: noise needs no digits."""
+    return None if value is None else round(value, digits)

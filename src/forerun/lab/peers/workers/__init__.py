@@ -1,0 +1,1 @@
+"""What runs in the peers' environment: `serve`, started with the path of another of these; none imports ours."""

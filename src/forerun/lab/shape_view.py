@@ -1,0 +1,106 @@
+"""What `lab shape` shows: a table a drafter and workload, tau and speed-up over depth, and the best shape in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from forerun.lab.domains import noise_note
+from forerun.lab.views import Chart, Note, Series, Table, View, interval, number
+
+SWEEPS = (("depth", "depth"), ("width", "width"), ("nodes", "node budget"))
+
+
+def view(figures: Mapping[str, Any]) -> list[View]:
+    """Tables, charts and sentences of a run."""
+    views: list[View] = [noise_note(figures["noise"]), Note(_probed(figures["probe"]))]
+    for workload, found in figures["workloads"].items():
+        for drafter, each in found["drafters"].items():
+            views.append(_table(f"{workload}, {drafter}", each))
+            if each["pairs"]:
+                views.append(_pairs(f"{workload}, {drafter}", each["pairs"]))
+            views += [Note(f"{workload}, {drafter}: {text}") for text in _sentences(each)]
+        views.append(_chart(workload, found["drafters"]))
+    if figures["left_out"]:
+        views.append(Note(f"left out, too long for the context: {', '.join(figures['left_out'])}"))
+    return views
+
+
+def _probed(found: Mapping[str, Any] | None) -> str:
+    if found is None:
+        return "EAGLE's probe for a node count was left out: the context is too short for it"
+    times = ", ".join(f"{ms:.2f} ms for {rows}" for rows, ms in found["ms_by_rows"].items())
+    return f"EAGLE's probe takes {found['nodes']} nodes ({times} rows)"
+
+
+def _table(title: str, found: Mapping[str, Any]) -> Table:
+    heads = ("sweep", "shape", "ms/token", "speed-up", "verdict", "tau", "rows/pass")
+    points = [("default", found["default"])]
+    points += [(said, point) for key, said in SWEEPS for point in found[key]]
+    points += [("probed nodes", found["auto_nodes"])] if found["auto_nodes"] else []
+    rows = [
+        (
+            sweep,
+            _shape(point),
+            number(point["ms_per_token"]),
+            interval(point["speedup"]),
+            point["verdict"] or "-",
+            number(point["tau"]),
+            number(point["rows_per_pass"], 1),
+        )
+        for sweep, point in points
+    ]
+    return Table(title, heads, tuple(rows))
+
+
+def _shape(point: Mapping[str, Any]) -> str:
+    if point["width"] == 1:
+        return f"chain of {point['depth']}"
+    return f"depth {point['depth']}, width {point['width']}, {point['nodes']} nodes"
+
+
+def _pairs(title: str, pairs: list[Mapping[str, Any]]) -> Table:
+    heads = ("equal", "chain", "tree", "rows/pass", "tau, tree over chain", "speed, tree over chain", "verdict")
+    rows = [
+        (
+            pair["equal"],
+            pair["chain"],
+            pair["tree"],
+            f"{number(pair['chain_rows_per_pass'], 1)} and {number(pair['tree_rows_per_pass'], 1)}",
+            interval(pair["tau"], 3),
+            interval(pair["speed"], 3),
+            pair["verdict"] or "-",
+        )
+        for pair in pairs
+    ]
+    return Table(f"{title}: what branching adds", heads, tuple(rows))
+
+
+def _sentences(found: Mapping[str, Any]) -> Iterator[str]:
+    deepest = max(point["depth"] for point in found["depth"])
+    stop = found["stops_paying_at"]
+    if stop is None:
+        yield f"where depth stops paying cannot be told from depths up to {deepest}"
+    else:
+        yield f"depth stops paying at {stop}: none up to {deepest} is faster beyond the noise"
+    best = found["best"]
+    if best is None:
+        yield "too few prompts to choose a shape and to tell of it on others"
+        return
+    first = "best shape" if best["verdict"] == "faster" else "no shape is shown to pay; the best of them is"
+    yield (
+        f"{first} {best['spec']}: {interval(best['speedup'])} times plain ({best['verdict']}), "
+        f"{interval(best['over_default'], 3)} times the default {found['default']['spec']} "
+        f"({best['over_default_verdict']}); chosen on {best['chosen_on']} prompts, told of the other {best['told_of']}"
+    )
+
+
+def _chart(workload: str, drafters: Mapping[str, Any]) -> Chart:
+    series = []
+    for drafter, found in drafters.items():
+        depths = tuple(float(point["depth"]) for point in found["depth"])
+        speeds = [point["speedup"] or {} for point in found["depth"]]
+        ys, lows, highs = (tuple(speed.get(key) for speed in speeds) for key in ("value", "low", "high"))
+        series.append(Series(f"{drafter}: speed-up", depths, ys, lows, highs))
+        series.append(Series(f"{drafter}: tau", depths, tuple(point["tau"] for point in found["depth"])))
+    return Chart("lines", f"{workload}: depth", "depth", "times plain; tokens a pass", tuple(series), level=1.0)

@@ -1,0 +1,1 @@
+"""One thing is changed, all else is kept: batch, context, temperature, formats, targets."""

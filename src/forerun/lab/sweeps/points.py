@@ -1,0 +1,143 @@
+"""One condition changed step by step, all arms at each step: where does speculation stop paying?
+
+    {"axis": "batch", "sets": {name: {"points": [{"value", "noise", "arms"}], "crosses": {arm: value or null}}}}
+
+A set is a collection of prompts that is never pooled with another. Speed-ups are against plain decoding at the same
+point, never across points: between two points lie minutes, and the machine's mood.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+from forerun.lab.bench import AGAIN, PLAIN
+from forerun.lab.paired import Samples, arm_figures, noise, noise_figures, rounded
+from forerun.lab.views import Chart, Note, Series, Table, View, interval, number
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """What is swept, for people."""
+
+    label: str
+    log_x: bool
+
+
+AXES = {
+    "batch": Axis("requests at once", True),
+    "context": Axis("tokens of the prompt", True),
+    "temperature": Axis("temperature", False),
+}
+
+
+def point(value: float, samples: Samples, names: Sequence[str]) -> dict[str, Any]:
+    """One step's figures: the noise floor and every arm against plain decoding. `first_ms` is the time until every
+    answer had its first token: the reading of prompts."""
+    floor = noise(samples) if samples.pairs(PLAIN, AGAIN) else None
+    arms = {
+        name: {
+            **arm_figures(samples, name, floor=floor),
+            "first_ms": rounded(1e3 * median(sample.first_s for sample in samples.arm(name))),
+        }
+        for name in (PLAIN, *names)
+    }
+    return {"value": value, "noise": noise_figures(samples), "arms": arms}
+
+
+def sweep(points: Sequence[Mapping[str, Any]], names: Sequence[str]) -> dict[str, Any]:
+    """A set's figures: its points in ascending order, and where each arm first fails to be faster."""
+    ordered = sorted(points, key=lambda found: float(found["value"]))
+    return {"points": ordered, "crosses": {name: crosses(ordered, name) for name in names}}
+
+
+def crosses(points: Sequence[Mapping[str, Any]], name: str) -> float | None:
+    """The first value at which an arm's speed-up is not above 1 beyond the noise; None if there is none such among
+    those that had enough prompts to say."""
+    for found in points:
+        if found["arms"][name]["verdict"] in ("slower", "no difference"):
+            value: float = found["value"]
+            return value
+    return None
+
+
+def view(figures: Mapping[str, Any]) -> list[View]:
+    """For each set a table, where the arms cross, and charts of speed-up and of tokens a second."""
+    axis = AXES[figures["axis"]]
+    views: list[View] = []
+    for name, found in figures["sets"].items():
+        views += [_table(name, figures["axis"], found["points"]), *crossings(figures["axis"], found)]
+        views += _charts(name, axis, found["points"])
+    for text in figures.get("notes", []):
+        views.append(Note(text))
+    return views
+
+
+def _table(name: str, axis: str, points: Sequence[Mapping[str, Any]]) -> Table:
+    more = tuple(key for key in ("filled",) if key in points[0]["arms"][PLAIN])
+    heads = (axis, "arm", "ms/token", "tokens/s", "speed-up", "verdict", "tau", "accepted", "first ms", "same text")
+    rows = []
+    for found in points:
+        floor = found["noise"]
+        mood = "-" if floor is None else "quiet" if floor["calm"] else "NOT quiet"
+        for arm, f in found["arms"].items():
+            rows.append((*_row(f"{found['value']:g}", arm, f), *(f"{f[key]:.0%}" for key in more)))
+            if arm == PLAIN:
+                empty = ("-",) * (len(heads) - 6 + len(more))
+                rows.append((f"{found['value']:g}", AGAIN, "-", "-", interval(floor, 3), mood, *empty))
+    return Table(
+        f"{name}: {points[0]['arms'][PLAIN]['prompts']} units at {points[0]['value']:g}", heads + more, tuple(rows)
+    )
+
+
+def _row(value: str, arm: str, f: Mapping[str, Any]) -> tuple[str, ...]:
+    return (
+        value,
+        arm,
+        number(f["ms_per_token"]),
+        number(f["tokens_per_s"], 1),
+        interval(f["speedup"]),
+        f["verdict"] or "-",
+        number(f["tau"]),
+        "-" if f["acceptance"] is None else f"{f['acceptance']:.0%}",
+        number(f["first_ms"], 0),
+        f"{f['same_text']} of {f['answers']}",
+    )
+
+
+def crossings(axis: str, found: Mapping[str, Any]) -> list[Note]:
+    """Where each arm of a set stops being faster, in words."""
+    notes = []
+    values = [point["value"] for point in found["points"]]
+    for arm, where in found["crosses"].items():
+        verdicts = [point["arms"][arm]["verdict"] for point in found["points"]]
+        if all(verdict in (None, "too few prompts") for verdict in verdicts):
+            said = "too few prompts to say"
+        elif where is None:
+            said = f"faster than plain decoding at every {axis} measured, {values[0]:g} to {values[-1]:g}"
+        else:
+            later = [v for v, verdict in zip(values, verdicts, strict=True) if v > where and verdict == "faster"]
+            again = ", ".join(f"{value:g}" for value in later)
+            place = f"at {axis} {where:g}, but again at {again}" if later else f"from {axis} {where:g} on"
+            said = f"not faster than plain decoding {place}"
+        notes.append(Note(f"{arm}: {said}"))
+    return notes
+
+
+def _charts(name: str, axis: Axis, points: Sequence[Mapping[str, Any]]) -> list[Chart]:
+    xs = tuple(found["value"] for found in points)
+    arms = list(points[0]["arms"])
+    speeds, rates = [], []
+    for arm in arms:
+        found = [point["arms"][arm] for point in points]
+        rates.append(Series(arm, xs, tuple(f["tokens_per_s"] for f in found)))
+        if arm != PLAIN:
+            ys, lows, highs = (tuple((f["speedup"] or {}).get(k) for f in found) for k in ("value", "low", "high"))
+            speeds.append(Series(arm, xs, ys, lows, highs))
+    title = f"{name}: speed-up over plain decoding"
+    return [
+        Chart("lines", title, axis.label, "times", tuple(speeds), level=1.0, log_x=axis.log_x),
+        Chart("lines", f"{name}: tokens a second", axis.label, "tokens/s", tuple(rates), log_x=axis.log_x),
+    ]

@@ -1,0 +1,176 @@
+"""Does a bigger target gain more from speculation, and what does its drafter cost in absolute time?
+
+Targets are visited one at a time, there and back, each with its own drafters. What may be compared is each one's
+speed-up over its own plain decoding; milliseconds are given as what they are, with both visits. Nothing is concluded
+about size from targets that differ in more: see `kin`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from forerun.assemble import Config
+from forerun.core.errors import SpecError
+from forerun.lab.bench import AGAIN, PLAIN, Bench
+from forerun.lab.domains import noise_note
+from forerun.lab.paired import Asked, Samples, arm_figures, measure, noise, noise_figures, rounded
+from forerun.lab.run import Answers, Run
+from forerun.lab.sample import Sample
+from forerun.lab.sweeps.kin import conclusion, facts
+from forerun.lab.sweeps.passes import Loader, Visits, visit
+from forerun.lab.views import Chart, Note, Series, Table, View, interval, number
+from forerun.workloads.workload import Workload
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A target and the drafters that are tried with it."""
+
+    config: Config
+    drafters: tuple[str, ...]
+
+    @property
+    def model(self) -> str:
+        """The name it was given by."""
+        return self.config.model
+
+
+def share_out(models: Sequence[str], given: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """Each model's drafters: those given as MODEL=SPEC, or else those given without a model. SpecError for fewer than
+    two models, a model twice, or one without a drafter."""
+    if len(set(models)) < max(2, len(models)):
+        raise SpecError(f"sizes are compared between two or more different models (-m A -m B), got {', '.join(models)}")
+    own: dict[str, list[str]] = {model: [] for model in models}
+    common: list[str] = []
+    for text in given:
+        named = max((m for m in models if text.startswith(f"{m}=")), key=len, default=None)
+        (common if named is None else own[named]).append(text if named is None else text[len(named) + 1 :])
+    found = {model: tuple(dict.fromkeys(specs or common)) for model, specs in own.items()}
+    for model, specs in found.items():
+        if not specs:
+            raise SpecError(f"{model} has no drafter: give one for it (-d {model}=SPEC) or one for all (-d SPEC)")
+    return found
+
+
+def run_size(
+    loader: Loader, run: Run, candidates: Sequence[Candidate], workloads: Sequence[Workload], asked: Asked
+) -> tuple[dict[str, Any], list[dict[str, object]]]:
+    """The figures and the samples they come from; every target is visited twice."""
+    known: dict[int, dict[str, Any]] = {}
+
+    def one(bench: Bench, number: int, key: str) -> Samples:
+        known[number] = facts(bench)
+        arms = [bench.plain(), bench.plain(AGAIN), *(bench.arm(spec) for spec in candidates[number].drafters)]
+        return measure(bench, run, arms, workloads, asked, key=f"{key}, {candidates[number].model}")
+
+    visits = visit(loader, [candidate.config for candidate in candidates], one)
+    names = [work.name for work in workloads]
+    targets = [
+        {**known[i], "sets": _sets(visits[i], names, candidate.drafters)} for i, candidate in enumerate(candidates)
+    ]
+    samples = [{"model": known[i]["model"], **row} for i, v in enumerate(visits) for row in v.samples.to_json()]
+    return {"targets": targets, "differ": conclusion(targets)}, samples
+
+
+def _sets(visits: Visits, workloads: Sequence[str], drafters: Sequence[str]) -> dict[str, Any]:
+    sets = {}
+    for name in workloads:
+        samples = visits.samples.of(name)
+        if samples.units:
+            floor = noise(samples) if samples.pairs(PLAIN, AGAIN) else None
+            sets[name] = {
+                "noise": noise_figures(samples),
+                "visits_ms_per_token": visits.plain_ms(name),
+                "t1_ms": per_step(samples.arm(PLAIN), "score"),
+                "drafters": {
+                    spec: {**arm_figures(samples, spec, floor=floor), **costs(samples.arm(spec))} for spec in drafters
+                },
+            }
+    return sets
+
+
+def costs(samples: Sequence[Sample]) -> dict[str, float | None]:
+    """What drafting and verifying take, in milliseconds of a step, and of a drafted token."""
+    seconds, steps = sum(s.phases.get("draft", 0.0) for s in samples), sum(s.steps for s in samples)
+    guessed = sum(s.rows - s.steps * s.answers for s in samples)  # rows beside the roots, over the time measured
+    return {
+        "draft_ms_per_step": rounded(1e3 * seconds / steps) if steps else None,
+        "draft_ms_per_guess": rounded(1e3 * seconds / guessed) if guessed > 0 else None,
+        "verify_ms_per_step": per_step(samples, "score"),
+    }
+
+
+def per_step(samples: Sequence[Sample], phase: str) -> float | None:
+    """Milliseconds of a phase in a step; None without steps."""
+    steps = sum(sample.steps for sample in samples)
+    return rounded(1e3 * sum(s.phases.get(phase, 0.0) for s in samples) / steps) if steps else None
+
+
+def answers(
+    figures: Mapping[str, Any], candidates: Sequence[Candidate], dataset: str, relative_to: str | None = None
+) -> Answers:
+    """The five answers of such a run."""
+    return Answers(
+        relative_to=relative_to or "plain decoding of the same target, prompt by prompt in turn",
+        batch="1",
+        stack="; ".join(target["stack"] for target in figures["targets"]),
+        data=dataset,
+        shape="; ".join(f"{c.model}: {', '.join(c.drafters)}" for c in candidates),
+    )
+
+
+def view(figures: Mapping[str, Any]) -> list[View]:
+    """A table and a chart a workload, or of what was predicted; and whether size alone differs."""
+    if "acceptance" in figures:
+        from forerun.lab.sweeps.size_costs import view as predicted
+
+        return predicted(figures)
+    views: list[View] = []
+    for name in dict.fromkeys(name for target in figures["targets"] for name in target["sets"]):
+        shown = [(target, target["sets"][name]) for target in figures["targets"] if name in target["sets"]]
+        views += [_table(name, shown), _chart(name, shown)]
+        views += [Note(f"{target['model']}: {noise_note(found['noise']).text}") for target, found in shown]
+    return [*views, Note(said(figures["differ"]))]
+
+
+def said(differ: str | None) -> str:
+    """Whether the targets may be compared by size."""
+    return differ or "the targets have one family, tokenizer, runtime and format: size is what differs"
+
+
+def _table(name: str, shown: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> Table:
+    heads = (
+        "target", "MB read", "plain ms, visits", "T(1) ms", "drafter", "speed-up", "verdict", "tau", "accepted",
+        "draft ms/step", "draft ms/guess", "verify ms/step",
+    )  # fmt: skip
+    rows = []
+    for target, found in shown:
+        for spec, f in found["drafters"].items():
+            costs = (f["draft_ms_per_step"], f["draft_ms_per_guess"], f["verify_ms_per_step"])
+            rows.append(
+                (
+                    target["model"],
+                    number(target["weight_bytes"] / 1e6, 1),
+                    " and ".join(number(ms) for ms in found["visits_ms_per_token"]),
+                    number(found["t1_ms"]),
+                    spec,
+                    interval(f["speedup"]),
+                    f["verdict"] or "-",
+                    number(f["tau"]),
+                    "-" if f["acceptance"] is None else f"{f['acceptance']:.0%}",
+                    *(number(cost, 3) for cost in costs),
+                )
+            )
+    return Table(f"{name}: speed-up over the target's own plain decoding", heads, tuple(rows))
+
+
+def _chart(name: str, shown: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> Chart:
+    series = []
+    for spec in dict.fromkeys(spec for _, found in shown for spec in found["drafters"]):
+        own = [(target["model"], found["drafters"][spec]) for target, found in shown if spec in found["drafters"]]
+        speeds = [f["speedup"] or {} for _, f in own]
+        ys, lows, highs = (tuple(speed.get(key) for speed in speeds) for key in ("value", "low", "high"))
+        series.append(Series(spec, tuple(model for model, _ in own), ys, lows, highs))
+    return Chart("bars", f"{name}: speed-up by target", "", "times", tuple(series), level=1.0)

@@ -1,0 +1,205 @@
+"""Weight formats and KV formats: what each does to plain decoding, to acceptance, and to the draft length that is best.
+
+A smaller format makes plain decoding cheaper, and a forward of many rows dearer beside it: the arithmetic stays where
+the reading of memory shrinks. So a draft length that is best for one format need not be for another. A draft length is
+said to be as good as the best one if the two cannot be told apart, prompt by prompt, beyond the noise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from forerun.assemble import Config, choice_for, split_plan
+from forerun.core.errors import SpecError
+from forerun.core.options import Spec, build
+from forerun.lab.bench import AGAIN, PLAIN, Bench
+from forerun.lab.domains import noise_note
+from forerun.lab.paired import Asked, Samples, arm_figures, measure, noise, noise_figures
+from forerun.lab.run import Answers, Run
+from forerun.lab.stats import ratio, verdict
+from forerun.lab.sweeps.passes import Loader, Visits, visit
+from forerun.lab.views import Chart, Note, Series, Table, View, interval, number
+from forerun.workloads.workload import Workload
+
+
+def formats(config: Config, weights: Sequence[str], kv: Sequence[str]) -> list[Config]:
+    """A config for every combination; SpecError for one that the runtime does not have."""
+    found: list[Config] = []
+    for w in weights:
+        for k in kv:
+            one = build(Config, {**asdict(config), "weights": w, "kv": k}, "engine")
+            choice_for(one)
+            found.append(one)
+    return found
+
+
+def deepened(spec: str, depths: Sequence[int]) -> dict[int, str]:
+    """The drafter at every depth; SpecError for one that heeds none, or has been given one."""
+    parsed = Spec.parse(spec)
+    if "depth" in parsed.values:
+        raise SpecError(f"depth is what `lab weights` varies: leave it out of {spec!r} and give --depths")
+    made = {}
+    for depth in depths:
+        options = {**parsed.values, "depth": depth}
+        made[depth] = f"{parsed.name}:" + ",".join(f"{key}={value}" for key, value in options.items())
+        split_plan(Spec.parse(made[depth]))  # refuses a drafter without depth
+    return made
+
+
+def run_weights(
+    loader: Loader,
+    run: Run,
+    configs: Sequence[Config],
+    drafters: Sequence[str],
+    depths: Sequence[int],
+    workloads: Sequence[Workload],
+    asked: Asked,
+) -> tuple[dict[str, Any], list[dict[str, object]]]:
+    """The figures and the samples they come from; every config is visited twice."""
+    arms = {spec: deepened(spec, depths) for spec in drafters}
+    specs = [spec for made in arms.values() for spec in made.values()]
+    facts: dict[int, dict[str, Any]] = {}
+
+    def one(bench: Bench, number: int, key: str) -> Samples:
+        facts[number] = _facts(bench, configs[number])
+        every = [bench.plain(), bench.plain(AGAIN), *(bench.arm(spec) for spec in specs)]
+        return measure(bench, run, every, workloads, asked, key=f"{key}, {facts[number]['name']}")
+
+    visits = visit(loader, configs, one)
+    names = [work.name for work in workloads]
+    found = [{**facts[i], "sets": _sets(visits[i], names, arms)} for i in range(len(configs))]
+    samples = [{"format": facts[i]["name"], **row} for i, v in enumerate(visits) for row in v.samples.to_json()]
+    return {"depths": list(depths), "formats": found, "interplay": interplay(found, names, drafters)}, samples
+
+
+def _facts(bench: Bench, config: Config) -> dict[str, Any]:
+    subject = bench.subject
+    return {
+        "name": f"{config.weights} weights, {config.kv} kv",
+        "weights": subject.weights,
+        "formats": dict(subject.formats),
+        "kv": subject.kv,
+        "weight_bytes": subject.weight_bytes,
+        "kv_bytes_per_token": subject.token_bytes,
+        "stack": bench.stack,
+    }
+
+
+def _sets(visits: Visits, workloads: Sequence[str], arms: Mapping[str, Mapping[int, str]]) -> dict[str, Any]:
+    """By workload: plain decoding, its two visits, the noise floor, and every drafter at every depth."""
+    sets = {}
+    for name in workloads:
+        samples = visits.samples.of(name)
+        if samples.units:
+            sets[name] = {
+                "noise": noise_figures(samples),
+                "plain_ms_per_token": arm_figures(samples, PLAIN)["ms_per_token"],
+                "visits_ms_per_token": visits.plain_ms(name),
+                "drafters": {spec: _depths(samples, made) for spec, made in arms.items()},
+            }
+    return sets
+
+
+def _depths(samples: Samples, made: Mapping[int, str]) -> dict[str, Any]:
+    """A drafter's figures by depth, the best of them, and those that cannot be told from it."""
+    floor = noise(samples) if samples.pairs(PLAIN, AGAIN) else None
+    found = {depth: arm_figures(samples, spec, floor=floor) for depth, spec in made.items()}
+    timed = [depth for depth, f in found.items() if f["speedup"]]
+    if not timed or floor is None:
+        return {"best_depth": None, "as_good": [], "depths": {str(depth): f for depth, f in found.items()}}
+    best = max(timed, key=lambda depth: float(found[depth]["speedup"]["value"]))
+    rivals = {depth: ratio(samples.pairs(made[depth], made[best])) for depth in timed}
+    as_good = [depth for depth in timed if verdict(rivals[depth], floor) != "faster"]
+    return {"best_depth": best, "as_good": as_good, "depths": {str(depth): f for depth, f in found.items()}}
+
+
+def interplay(formats: Sequence[Mapping[str, Any]], workloads: Sequence[str], drafters: Sequence[str]) -> list[str]:
+    """What can be said of draft length against format: formats differ where no depth is as good as the best in both."""
+    said = []
+    for name in workloads:
+        for spec in drafters:
+            best = {f["name"]: f["sets"][name]["drafters"][spec] for f in formats if name in f["sets"]}
+            known = {format: found for format, found in best.items() if found["as_good"]}
+            listed = "; ".join(
+                f"{format}: {found['best_depth']} (as good: {', '.join(map(str, found['as_good']))})"
+                for format, found in known.items()
+            )
+            if not known:
+                said.append(f"{name}, {spec}: answers were too short to time")
+                continue
+            shared = set.intersection(*(set(found["as_good"]) for found in known.values()))
+            end = (
+                f"depth {min(shared)} is as good as the best in every format"
+                if shared
+                else "no depth is among the best in every format: the best draft length depends on the format"
+            )
+            said.append(f"{name}, {spec}: best depth by format: {listed}; {end}")
+    return said
+
+
+def answers(configs: Sequence[Config], figures: Mapping[str, Any], drafters: Sequence[str], dataset: str) -> Answers:
+    """The five answers of such a run."""
+    return Answers(
+        relative_to="plain decoding in the same format, prompt by prompt in turn; no format is timed against another",
+        batch="1",
+        stack="; ".join(found["stack"] for found in figures["formats"]),
+        data=f"{dataset}; every format visited twice",
+        shape=f"{'; '.join(drafters)} at depths {', '.join(map(str, figures['depths']))}",
+    )
+
+
+def view(figures: Mapping[str, Any]) -> list[View]:
+    """By workload a table of formats, drafters and depths with a chart of speed-ups; then the interplay."""
+    views: list[View] = []
+    names = dict.fromkeys(name for found in figures["formats"] for name in found["sets"])
+    for name in names:
+        shown = {found["name"]: found["sets"][name] for found in figures["formats"] if name in found["sets"]}
+        views += [_plain_table(name, shown, figures["formats"]), _table(name, shown), *_charts(name, shown)]
+        views += [Note(f"{format}: {noise_note(found['noise']).text}") for format, found in shown.items()]
+    return [*views, *map(Note, figures["interplay"])]
+
+
+def _plain_table(name: str, shown: Mapping[str, Any], formats: Sequence[Mapping[str, Any]]) -> Table:
+    sizes = {found["name"]: found["weight_bytes"] / 1e6 for found in formats}
+    rows = [
+        (
+            format,
+            number(sizes[format], 1),
+            number(found["plain_ms_per_token"]),
+            " and ".join(number(ms) for ms in found["visits_ms_per_token"]),
+        )
+        for format, found in shown.items()
+    ]
+    return Table(f"{name}: plain decoding", ("format", "MB read", "ms/token", "at each visit"), tuple(rows))
+
+
+def _table(name: str, shown: Mapping[str, Any]) -> Table:
+    heads = ("format", "drafter", "depth", "ms/token", "speed-up", "verdict", "tau", "accepted", "same text", "best")
+    rows = []
+    for format, found in shown.items():
+        for spec, drafter in found["drafters"].items():
+            for depth, f in drafter["depths"].items():
+                marks = {drafter["best_depth"]: "best"}
+                rate = "-" if f["acceptance"] is None else f"{f['acceptance']:.0%}"
+                mark = marks.get(int(depth), "as good" if int(depth) in drafter["as_good"] else "")
+                speed = (interval(f["speedup"]), f["verdict"] or "-", number(f["tau"]), rate)
+                same = f"{f['same_text']} of {f['answers']}"
+                rows.append((format, spec, depth, number(f["ms_per_token"]), *speed, same, mark))
+    return Table(f"{name}: speed-up over plain decoding in the same format", heads, tuple(rows))
+
+
+def _charts(name: str, shown: Mapping[str, Any]) -> list[Chart]:
+    """Speed-up over depth, a line a format, for each drafter."""
+    charts = []
+    for spec in dict.fromkeys(spec for found in shown.values() for spec in found["drafters"]):
+        series = []
+        for format, found in shown.items():
+            depths = found["drafters"][spec]["depths"]
+            speeds = [f["speedup"] or {} for f in depths.values()]
+            ys, lows, highs = (tuple(speed.get(key) for speed in speeds) for key in ("value", "low", "high"))
+            series.append(Series(format, tuple(int(depth) for depth in depths), ys, lows, highs))
+        title = f"{name}, {spec}: speed-up by format"
+        charts.append(Chart("lines", title, "draft depth", "times", tuple(series), level=1.0, log_x=True))
+    return charts

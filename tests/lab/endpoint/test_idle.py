@@ -1,0 +1,74 @@
+"""A server with other work is waited for, by its own count or by a probe."""
+
+import asyncio
+from time import perf_counter
+
+import pytest
+
+from forerun.lab.endpoint.client import Address, Server
+from forerun.lab.endpoint.idle import Watch
+
+from .server import LabServer
+
+
+def watched(lab, limit_s):
+    async def nothing():
+        await asyncio.sleep(0)
+
+    async def run():
+        server = Server(Address.parse(lab.url))
+        try:
+            return await Watch(server, limit_s).quiet("A", nothing)
+        finally:
+            await server.close()
+
+    return asyncio.run(run())
+
+
+def busy_for(seconds):
+    return lambda server: f"llamacpp:requests_processing {int(perf_counter() - server.started < seconds)}\n"
+
+
+def test_an_abandoned_request_is_waited_for():
+    with LabServer(metrics=busy_for(0.4)) as lab:
+        quiet = watched(lab, 5)
+    assert (quiet.by, quiet.clean) == ("metrics", True)
+    assert 0.1 < quiet.waited_s < 2
+
+
+@pytest.mark.parametrize("limit", [0, 0.2])
+def test_a_server_that_stays_busy_is_marked(limit):
+    with LabServer(metrics=busy_for(60)) as lab:
+        quiet = watched(lab, limit)
+    assert (quiet.by, quiet.clean) == ("metrics", False)
+    assert limit <= quiet.waited_s < 2
+
+
+@pytest.mark.parametrize(("limit", "clean", "waited"), [(5, True, 0.402), (0.1, False, 0.16)])
+def test_without_metrics_a_probe_that_has_to_wait_tells(limit, clean, waited):
+    """Four quick probes, then slow ones, which become quick again after five."""
+    now, count = 0.0, 0
+
+    async def probe():
+        nonlocal now, count
+        count += 1
+        now += 0.08 if 4 < count <= 9 else 0.002
+
+    async def run():
+        server = Server(Address.parse(lab.url))
+        try:
+            watch = Watch(server, limit, lambda: now)
+            return await watch.quiet("A", probe), await watch.quiet("A", probe)
+        finally:
+            await server.close()
+
+    with LabServer() as lab:
+        first, second = asyncio.run(run())
+    assert (first.by, second.by, first.clean) == ("probe", "probe", True)
+    assert second.clean == clean
+    assert second.waited_s == pytest.approx(waited)
+
+
+def test_no_wait_and_no_metrics_is_said_to_be_unchecked():
+    with LabServer() as lab:
+        assert watched(lab, 0).by == "unchecked"
