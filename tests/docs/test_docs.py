@@ -6,10 +6,12 @@ Blocks of a page run in order as one module, on a tiny model that stands in for 
 import dataclasses
 import importlib.util
 import json
+import os
 import re
 import shlex
 import subprocess
 import sys
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
 
 import pytest
@@ -108,6 +110,44 @@ def test_commands_exist(page):
                 assert parser().parse_args(words[1:]).command == words[1], line
             elif words[:1] == ["make"]:
                 assert re.search(rf"^{words[1]}:", (ROOT / "Makefile").read_text(), re.M), line
+
+
+def lab_lines(path, tmp_path):
+    """What a shell script would start, with nothing started: every command's words."""
+    calls = tmp_path / "calls"
+    note = '() { printf \'%s\\n\' "$FUNCNAME" "$@" \'\' >> "$CALLS"; }'
+    stand_ins = {f"BASH_FUNC_{name}%%": note for name in ("forerun", "python")}
+    environment = {**os.environ, **stand_ins, "CALLS": str(calls)}
+    subprocess.run(["bash", str(path)], check=True, capture_output=True, env=environment)
+    return [call.splitlines() for call in calls.read_text(encoding="utf-8").split("\n\n") if call.strip()]
+
+
+def test_the_study_is_made_of_commands_that_exist(tmp_path):
+    study = ROOT / "scripts" / "study"
+    subprocess.run(["bash", "-n", str(study)], check=True)
+    experiments = set()
+    for name, *words in lab_lines(study, tmp_path):
+        if name == "forerun":
+            args = parser().parse_args(words)
+            assert args.command == "lab", words
+            experiments.add(args.experiment)
+        else:
+            assert (ROOT / words[0]).is_file(), words
+    wanted = {"curve", "domains", "phases", "shape", "batch", "context", "temperature", "weights", "lossless"}
+    assert experiments >= wanted
+
+
+def test_the_noise_of_the_machine_is_measured_by_a_command_that_exists(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
+    loader = SourceFileLoader("bench_noise_script", str(ROOT / "scripts" / "bench_noise"))
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader(loader.name, loader))
+    loader.exec_module(module)
+    python, _, name, *words = module.command(["ngram", "suffix:depth=4"], tmp_path / "x.json")
+    assert (python, name) == (sys.executable, "forerun.cli.main")
+    args = parser().parse_args(words)
+    assert (args.experiment, args.drafter) == ("domains", ["ngram", "suffix:depth=4"])
+    assert script("bench_noise", "--help").returncode == 0
+    assert "--runs is a whole number" in script("bench_noise", "--runs", "0").stderr
 
 
 def anchors(page):
@@ -219,11 +259,11 @@ ARM = {
 COUNTS = {"drafters": 5, "same": 100, "of": 100, "drafted": 2000, "accepted": 1000, "tokens": 4800}
 SPREAD = {"median": 2.125, "lowest": 2.0, "highest": 2.25}
 POINT = {"rows": 1, "batch": 1, "context": 256, "ms": 4.56, "over_first": 1.0}
-SPLIT = {"split": {"outside_ms": 0.404, "step_ms": 5.0}}
+STEP = {"outside_ms_per_step": 0.404, "step_ms": 5.0, "split": {"step_ms": 6.0}}
 RESULTS = {
     "domains": {"workloads": {"code": {"arms": {"plain": ARM, "ngram": ARM, "bare": ARM}}}},
     "lossless": {"identity": {"together": {"greedy": COUNTS}}},
-    "phases": {"workloads": {"code": {"plain": SPLIT, "drafters": {"ngram": SPLIT}}}},
+    "phases": {"workloads": {"code": {"plain": STEP, "drafters": {"ngram": STEP}}}},
     "memory": {
         "model": "m", "context": 2048,
         "native int8": {

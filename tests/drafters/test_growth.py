@@ -21,12 +21,13 @@ from forerun.verify.reference import Reference
 DRAWN = SamplingParams(temperature=1.0, seed=3)
 
 
-def grown(law: str, plan: Plan, vocab: int = 3, seed: int = 1, zeros: float = 0.0):
+def grown(law: str, plan: Plan, vocab: int = 3, seed: int = 1, zeros: float = 0.0, temperature: float = 1.0):
     """A fresh tree of a table model under the prompt (0,), drawn with the given noise."""
     model = ToyTarget(table_law(vocab, seed, order=2, zeros=zeros), vocab)
 
     def draw(noise: Noise) -> Tree:
-        drafter, seq = ModelDrafter(model, ModelOptions(law=law)), Seq(0, [0], DRAWN, 64)
+        ask = replace(DRAWN, temperature=temperature)
+        drafter, seq = ModelDrafter(model, ModelOptions(law=law)), Seq(0, [0], ask, 64)
         drafter.begin(seq)
         tree = drafter.draft([seq], plan, noise).trees[0]
         drafter.end(seq)
@@ -90,10 +91,12 @@ def test_greedy_requests_get_chosen_trees(law):
     assert tree.drafted == 5
 
 
+@pytest.mark.parametrize("temperature", [1.0, 0.7])
 @pytest.mark.parametrize("law", ["chosen", "foreseen", "sampled", "distinct"])
-def test_signals_are_the_model_s_own_and_change_nothing(law):
+def test_signals_are_the_model_s_own_at_temperature_1_and_change_nothing(law, temperature):
     plan = Plan(3, nodes=8, width=2)
-    quiet, told = (grown(law, p, vocab=6)(SeededNoise([7])) for p in (plan, replace(plan, signals=True)))
+    draws = [grown(law, p, vocab=6, temperature=temperature) for p in (plan, replace(plan, signals=True))]
+    quiet, told = (draw(SeededNoise([7])) for draw in draws)
     assert (quiet.tokens, quiet.parents, quiet.law) == (told.tokens, told.parents, told.law)
     assert not quiet.signals
     assert set(told.signals) == set(range(1, len(told)))
@@ -103,6 +106,9 @@ def test_signals_are_the_model_s_own_and_change_nothing(law):
         row = torch.softmax(model([0, *path]).double(), -1)
         assert signal.confidence == pytest.approx(float(row[told.tokens[node]]), rel=1e-5)
         assert signal.entropy == pytest.approx(float(-(row * row.log()).sum()), rel=1e-5)
+    if told.drawn:  # what was drawn from is another row, unless the request's temperature is 1
+        same = torch.allclose(told.q[0], torch.softmax(model([0]), -1))
+        assert same == (temperature == 1.0)
     kept = told.keep(lambda node: node != 1)
     assert [kept.signals[n].confidence for n in range(1, len(kept))] == [
         told.signals[n].confidence for n in range(1, len(told)) if 1 not in told.path(n)

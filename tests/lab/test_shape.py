@@ -1,6 +1,7 @@
 """Sweeps of a drafter, and what is said of them: on made-up times, where the truth is known."""
 
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -9,8 +10,8 @@ from forerun.lab.bench import AGAIN, PLAIN
 from forerun.lab.paired import Asked, Samples, Unit
 from forerun.lab.run import Run
 from forerun.lab.sample import Sample
-from forerun.lab.shape import Grid, best, halves, run_shape, shapes, stops_paying_at, tau_pairs
-from forerun.lab.shape_view import view
+from forerun.lab.shape import Grid, best, depth_pays, halves, run_shape, shapes, stops_paying_at, tau_pairs
+from forerun.lab.shape_view import _sentences, view
 from forerun.lab.stats import Interval
 from forerun.lab.views import Chart, spoken
 
@@ -90,6 +91,36 @@ def test_depth_stops_paying_where_no_deeper_one_is_faster(ms, stops):
     assert stops_paying_at(few, depths, QUIET) is None
 
 
+def test_where_a_depth_was_not_timed_nothing_stops_paying():
+    found = samples(6, d1=[3.0] * 6, d2=[3.0] * 6, d4=[3.0] * 6)
+    untimed = Samples(
+        [replace(unit, samples={**unit.samples, "d4": replace(unit.samples["d4"], tokens=0)}) for unit in found.units]
+    )
+    depths = [(1, "d1"), (2, "d2"), (4, "d4")]
+    assert stops_paying_at(found, depths, QUIET) == 1
+    assert stops_paying_at(untimed, depths, QUIET) is None
+    assert stops_paying_at(untimed, depths[:2], QUIET) == 1
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "pays"),
+    [
+        (["slower", "faster"], True),
+        (["slower", "no difference"], False),
+        (["slower", "too few prompts"], None),
+        ([None, None], None),
+    ],
+)
+def test_no_depth_pays_only_if_all_of_them_could_be_judged(verdicts, pays):
+    assert depth_pays(verdicts) is pays
+
+
+def test_a_drafter_that_slows_down_at_every_depth_does_not_stop_paying_at_one():
+    found = {"depth": [{"depth": 1}, {"depth": 4}], "stops_paying_at": 1, "depth_pays": False, "best": None}
+    first, _ = _sentences(found)
+    assert first == "no depth pays: none up to 4 is faster than plain decoding beyond the noise"
+
+
 def test_halves_share_no_prompt_and_are_drawn_again_alike():
     found = samples(7)
     choose, tell = halves(found, 3)
@@ -117,12 +148,14 @@ def test_the_best_of_many_that_are_equal_is_not_told_to_be_faster():
 
 def test_a_shape_that_is_best_is_found_and_compared_with_the_default():
     swept = shapes("suffix", GRID, None)
-    arms = {name.replace(":", "_"): [3.0] * 8 for name in swept.by_arm} | {"suffix_depth=4": [2.0] * 8}
-    found = best(samples(8, **arms), swept, QUIET, 0)
+    arms = {name.replace(":", "_"): [3.0] * 12 for name in swept.by_arm} | {"suffix_depth=4": [2.0] * 12}
+    found = best(samples(12, **arms), swept, QUIET, 0)
     assert (found["spec"], found["plan"]) == ("suffix:depth=4", {"depth": 4, "width": 1, "nodes": 4})
     assert (found["speedup"]["value"], found["over_default"]["value"]) == (2.0, 1.5)
     assert (found["verdict"], found["over_default_verdict"]) == ("faster", "faster")
-    assert (found["chosen_on"], found["told_of"]) == (4, 4)
+    assert (found["chosen_on"], found["told_of"]) == (6, 6)
+    few = best(samples(10, **{name: times[:10] for name, times in arms.items()}), swept, QUIET, 0)
+    assert (few["verdict"], few["told_of"]) == ("too few prompts", 5)
     assert best(samples(1, **{name: times[:1] for name, times in arms.items()}), swept, QUIET, 0) is None
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forerun.lab.stats import Interval, calm, holm, ratio, total_ratio, verdict
+from forerun.lab.stats import FEWEST, Interval, calm, holm, ratio, total_ratio, verdict
 
 
 def test_the_value_is_the_median_of_the_ratios_and_the_ratio_of_the_sums():
@@ -36,9 +36,12 @@ def test_the_interval_covers_the_truth_about_as_often_as_it_says():
 
 
 def test_too_few_pairs_have_no_interval_and_no_pairs_no_figure():
-    found = ratio([(3.0, 2.0), (3.0, 2.0)])
-    assert (found.value, found.low, found.high) == (1.5, None, None)
-    assert str(found) == "1.50"
+    few = [(float(i), 2.0) for i in range(1, FEWEST + 1)]
+    for figure in (ratio, total_ratio):
+        found = figure(few[:-1])
+        assert (found.low, found.high, found.of) == (None, None, FEWEST - 1)
+        assert figure(few).low < figure(few).value < figure(few).high
+    assert ratio([(3.0, 2.0), (3.0, 2.0)]).value == 1.5
     with pytest.raises(ValueError, match="nothing was measured"):
         ratio([])
 
@@ -47,7 +50,18 @@ def test_the_same_seed_gives_the_same_interval():
     pairs = [(float(i**1.5 + 1), 2.0 + 0.1 * i) for i in range(12)]
     assert ratio(pairs) == ratio(pairs)
     assert total_ratio(pairs, seed=1) != total_ratio(pairs, seed=2)
-    assert Interval.from_json(ratio(pairs).to_json()).value == pytest.approx(ratio(pairs).value)
+    assert ratio(pairs).to_json()["value"] == pytest.approx(ratio(pairs).value)
+
+
+def test_fewer_pairs_could_not_reach_what_an_interval_promises():
+    """The span of n values misses the median only where all of them lie on one side of it."""
+    assert 1 - 2 ** (1 - FEWEST) >= 0.95 > 1 - 2 ** (2 - FEWEST)
+    rng = np.random.default_rng(3)
+    hits = 0
+    for i in range(400):
+        found = ratio([(float(value), 1.0) for value in rng.normal(5.0, 1.0, size=FEWEST)], resamples=500, seed=i)
+        hits += found.low <= 5.0 <= found.high
+    assert hits / 400 >= 0.8, "six are needed; they are not many"
 
 
 NOISE = Interval(1.01, 0.98, 1.03, 12)

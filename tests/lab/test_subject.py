@@ -8,7 +8,7 @@ from forerun.core.errors import SpecError
 from forerun.lab.bandwidth import Bandwidth, reader, torch_read
 from forerun.lab.bench import Bench
 from forerun.lab.costs.curve import Grid, measure
-from forerun.lab.machine import last_level_cache, provenance, write_whole
+from forerun.lab.machine import last_level_cache, moment, provenance, write_whole
 from forerun.lab.shapes import SHAPES, random_checkpoint
 from forerun.lab.subject import describe, matrix_values
 from forerun.models.config import ModelConfig
@@ -17,6 +17,10 @@ from forerun.native import ext
 from forerun.testing.toy import ToyTarget, fixed_law
 from forerun.weights.source import Take
 
+RUNTIMES = [
+    "torch",
+    pytest.param("native", marks=pytest.mark.skipif(bool(ext.why_not()), reason="the extension is not compiled")),
+]
 BILLIONS = {"smollm2-135m": 0.135, "smollm2-360m": 0.362, "qwen2-0.5b": 0.494, "qwen3-0.6b": 0.596,
             "qwen2-1.5b": 1.544, "mistral-7b": 7.248}  # fmt: skip
 
@@ -76,6 +80,15 @@ def test_a_random_network_is_measured_on_the_native_runtime(weights, kv):
     assert set(measure(subject.target, grid).seconds) == set(grid.points)
 
 
+@pytest.mark.parametrize("runtime", RUNTIMES)
+def test_a_random_network_heeds_its_context_and_device(runtime):
+    assert open_random(runtime=runtime, max_len=64).target.spec.max_len == 64
+    with pytest.raises(SpecError, match="max_len is 9999"):
+        open_random(runtime=runtime, max_len=9999)
+    with pytest.raises(SpecError, match="nowhere"):
+        open_random(runtime=runtime, device="nowhere")
+
+
 def test_runtimes_that_are_not_ours_are_refused():
     with pytest.raises(SpecError, match="hf"):
         open_random(runtime="hf")
@@ -120,3 +133,22 @@ def test_a_file_is_written_whole_or_refused_by_name(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(SpecError, match="cannot write"):
         write_whole(tmp_path / "file" / "a.json", "{}")
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(SpecError, match="cannot write"):
+        write_whole(tmp_path / "folder", "{}")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "folder", "new"]
+
+
+def test_a_file_that_is_broken_off_leaves_no_part(tmp_path, monkeypatch):
+    def stop(path, target):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("pathlib.Path.replace", stop)
+    with pytest.raises(KeyboardInterrupt):
+        write_whole(tmp_path / "a.json", "{}")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_system_need_not_tell_its_load(monkeypatch):
+    monkeypatch.delattr("os.getloadavg")
+    assert moment()["load_average"] is None

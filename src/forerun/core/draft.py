@@ -34,9 +34,10 @@ class Signal(NamedTuple):
     """What a drafter thinks of one of its guesses, for controllers and the lab; no verifier reads it."""
 
     confidence: float
-    """Its probability of the node's token after the node's parent."""
+    """Its probability of the node's token after the node's parent: of a draft model, in its own row at temperature 1,
+    whatever the request's; of a lookup, by counts."""
     entropy: float
-    """Of the distribution that the token was picked from, in nats."""
+    """Of that distribution, in nats: not of the one at the request's temperature, which a drawn token came from."""
 
 
 @dataclass(frozen=True, slots=True)

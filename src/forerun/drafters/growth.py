@@ -122,7 +122,8 @@ class Growth:
         return count
 
     def _judge(self, row: Tensor, nodes: Sequence[int]) -> None:
-        """Note what the model's `row` [V], at temperature 1, says of these nodes, which were picked from it."""
+        """Note what the model's `row` [V] says of these nodes at temperature 1, whatever the request's: how sure the
+        model is, not how the draw was. Penalties and masks of the request are in the row."""
         assert self._signals is not None
         logs = torch.log_softmax(row.float(), -1)
         entropy = float(torch.special.entr(logs.exp()).sum())

@@ -61,7 +61,7 @@ class Guess:
     parents: tuple[int, ...] = ()
     score: float = 0.0
     signals: tuple[Signal, ...] = ()
-    """Of each token, if they were asked for: by counts, as its chance is."""
+    """Of each token, if they were asked for: by counts, as its chance is, whatever the request's temperature."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,8 @@
 """The ways of answering that are compared: engines over one target, and the target in a bare loop.
 
 An arm answers a batch of prompts and says what was counted. Time is split at the moment when every answer has its first
-token: before it prompts are read, which speculation does not touch.
+token. Before it prompts are read: by the target, as in every arm, and by a drafter that runs a model, in its first
+draft. The time after it has nothing of either; only both together are what an answer takes.
 """
 
 from __future__ import annotations
@@ -62,7 +63,9 @@ class EngineArm:
 
 def _timed(engine: Engine, watch: Watch, prompts: Prompts, params: Mapping[str, Any]) -> Sample:
     begin = perf_counter()
-    requests = [engine.add(list(prompt), **{"n": 1, **params}) for prompt in prompts]
+    seed = params.get("seed")  # moved on by the prompt's place, or equal prompts of a batch would draw alike
+    own = [{} if seed is None else {"seed": seed + i} for i in range(len(prompts))]
+    requests = [engine.add(list(ids), **{"n": 1, **params, **mine}) for ids, mine in zip(prompts, own, strict=True)]
     silent, before = set(requests), 0
     while silent:
         for event in engine.step():

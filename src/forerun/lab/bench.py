@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -22,6 +23,8 @@ from forerun.lab.shapes import is_random
 from forerun.lab.subject import Subject, describe, random_target
 
 PLAIN, AGAIN = "plain", "plain again"
+Key = tuple[str, tuple[tuple[str, object], ...]]
+"""Of a drafter: its name and its own options."""
 
 
 @dataclass(slots=True)
@@ -30,9 +33,10 @@ class Bench:
 
     base: Foundation
     subject: Subject
-    drafters: dict[tuple[str, tuple[tuple[str, object], ...]], Drafter] = field(default_factory=dict)
-    grown_mb: dict[str, float] = field(default_factory=dict)
-    """By how much the process grew when an arm was made."""
+    drafters: dict[Key, Drafter] = field(default_factory=dict)
+    _arms: dict[str, Key] = field(default_factory=dict)  # the drafter of an arm, by the arm's name
+    _made_mb: dict[Key, float] = field(default_factory=dict)
+    _used_mb: dict[Key, float] = field(default_factory=dict)
 
     @classmethod
     def open(cls, config: Config) -> Bench:
@@ -60,8 +64,9 @@ class Bench:
         key = (spec.name, tuple(sorted(own.items())))
         engine = engine_over(self.base, drafter, self.drafters.get(key))
         self.drafters[key] = engine.parts.drafter
+        self._made_mb.setdefault(key, machine.resident_mb() - before)
         called = name or drafter
-        self.grown_mb[called] = round(machine.resident_mb() - before, 1)
+        self._arms[called] = key
         return EngineArm(called, engine)
 
     def plan_arm(self, drafter: str, plan: Plan, name: str) -> EngineArm:
@@ -69,6 +74,20 @@ class Bench:
         arm = self.arm(drafter, name)
         arm.engine.controller = Fixed(plan)
         return arm
+
+    @property
+    def grown_mb(self) -> dict[str, float]:
+        """By how much the process grew when an arm's drafter was made and first used, in 10^6 bytes: arms that share a
+        drafter share the figure."""
+        return {name: round(self._made_mb[key] + self._used_mb.get(key, 0.0), 1) for name, key in self._arms.items()}
+
+    @contextmanager
+    def first_use(self, arm: str) -> Iterator[None]:
+        """The block in which an arm is used before it is measured; its growth counts if it is the drafter's first."""
+        before = machine.resident_mb()
+        yield
+        if arm in self._arms:
+            self._used_mb.setdefault(self._arms[arm], machine.resident_mb() - before)
 
     def plain(self, name: str = PLAIN) -> EngineArm:
         """Plain decoding through the engine."""
@@ -87,15 +106,17 @@ class Bench:
             return words.chat(messages)
         return words.encode("\n\n".join(str(message["content"]) for message in messages), bos=True)
 
-    def provenance(self, command: Sequence[str] | None = None) -> dict[str, Any]:
-        """Machine, versions, command, and what ran: with the memory bandwidth measured now."""
+    def provenance(self, command: str | None = None) -> dict[str, Any]:
+        """Machine, versions, command (this process's own if None), and what ran up to now, with the memory bandwidth
+        measured now. Date, commit and load are those of now too: a `Run` puts those of its beginning there."""
         subject, spec = self.subject, self.target.spec
         cuda = spec.device.startswith("cuda")
         bandwidth = Bandwidth(subject.weight_bytes, reader())
         if not cuda:
             bandwidth.measure()
         return {
-            **machine.provenance(list(command) if command else None),
+            **machine.provenance(),
+            **({"command": command} if command else {}),
             "gpu": torch.cuda.get_device_name(spec.device) if cuda else None,
             "bandwidth_gb_s": None if cuda else bandwidth.to_json(),
             "model": spec.name,

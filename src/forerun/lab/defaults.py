@@ -26,10 +26,10 @@ PHASES_DEPTHS = "1,2,4,8"
 
 BATCHES = (1, 2, 4, 8, 16, 32, 64)
 BATCH_WORKLOADS = ("code", "arithmetic", "dialogue", "summary", "translation", "edit", "writing", "russian")
-BATCH_PROMPTS = 8  # of each: so many that the largest batch has different ones
+BATCH_PROMPTS = 12  # of each: six different batches of 16, so many give an interval
 BATCH_TOKENS = 64
 CONTEXTS = (256, 1024, 2048, 4096, 8192, 16384, 32768)
-CONTEXT_PIECES = 4
+CONTEXT_PIECES = 6  # so many give an interval
 CONTEXT_TOKENS = 64
 TEMPERATURES = (0.0, 0.3, 0.6, 0.8, 1.0, 1.2, 1.5)
 SWEEP_WORKLOADS = ("code", "dialogue")

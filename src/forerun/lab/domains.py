@@ -16,6 +16,11 @@ from forerun.lab.run import Answers, Run
 from forerun.lab.views import Chart, Note, Series, Table, View, interval, number
 from forerun.workloads.workload import Workload
 
+ANSWER = (
+    "speed-up: time a token after the first, median of the prompts; "
+    "whole answer: from asking to the end, prompt reading included, sum over all prompts"
+)
+
 
 def run_domains(
     bench: Bench,
@@ -77,7 +82,12 @@ def view(figures: Mapping[str, Any]) -> list[View]:
     """A table a workload, a chart of all, and whether the machine was quiet."""
     views: list[View] = [noise_note(figures["noise"])]
     views += [_table(name, found) for name, found in figures["workloads"].items()]
+    views.append(Note(ANSWER))
     views.append(_chart(figures["workloads"]))
+    views += [chart for name, found in figures["workloads"].items() if (chart := _by_position(name, found))]
+    if figures["memory_mb"]:
+        grown = ", ".join(f"{arm} {mb:.1f} MB" for arm, mb in figures["memory_mb"].items())
+        views.append(Note(f"by how much the process grew for each arm: {grown}"))
     if figures["left_out"]:
         views.append(Note(f"left out, too long for the context: {', '.join(figures['left_out'])}"))
     return views
@@ -92,7 +102,18 @@ def noise_note(floor: Mapping[str, Any] | None) -> Note:
 
 
 def _table(name: str, found: Mapping[str, Any]) -> Table:
-    heads = ("arm", "ms/token", "speed-up", "verdict", "tau", "accepted", "drafted", "draft share", "same text")
+    heads = (
+        "arm",
+        "ms/token",
+        "speed-up",
+        "verdict",
+        "whole answer",
+        "tau",
+        "accepted",
+        "drafted",
+        "draft share",
+        "same text",
+    )
     rows = []
     for arm, f in found["arms"].items():
         rate = "-" if f["acceptance"] is None else f"{f['acceptance']:.0%}"
@@ -102,6 +123,7 @@ def _table(name: str, found: Mapping[str, Any]) -> Table:
                 number(f["ms_per_token"]),
                 interval(f["speedup"]),
                 f["verdict"] or "-",
+                interval(f["speedup_answer"]),
                 number(f["tau"]),
                 rate,
                 f"{f['drafted']:,}",
@@ -121,3 +143,11 @@ def _chart(workloads: Mapping[str, Any]) -> Chart:
         ys, lows, highs = (tuple(speed.get(key) for speed in speeds) for key in ("value", "low", "high"))
         series.append(Series(arm, names, ys, lows, highs))
     return Chart("bars", "Speed-up over plain decoding", "", "times", tuple(series), level=1.0)
+
+
+def _by_position(name: str, found: Mapping[str, Any]) -> Chart | None:
+    """How often a guess at each depth stood; None where nothing was guessed."""
+    rates = {arm: ys for arm, f in found["arms"].items() if (ys := f.get("acceptance_by_position"))}
+    series = tuple(Series(arm, tuple(range(1, len(ys) + 1)), tuple(ys)) for arm, ys in rates.items())
+    title = f"{name}: guesses that stood, of those that were judged"
+    return Chart("lines", title, "tokens ahead", "part", series) if series else None

@@ -8,6 +8,7 @@ import shlex
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from forerun.core.errors import SpecError
@@ -79,7 +80,7 @@ def peak_mb() -> float | None:
 
 
 def provenance(command: list[str] | None = None) -> dict[str, object]:
-    """Machine, versions, commit, command, date and load; `command` is this process's own if None."""
+    """Machine, versions, command, and the `moment`; `command` is this process's own if None."""
     import torch
 
     from forerun import __version__
@@ -87,17 +88,30 @@ def provenance(command: list[str] | None = None) -> dict[str, object]:
     argv = command or ["forerun", *sys.argv[1:]]
     return {
         "command": shlex.join(argv),
-        "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        "commit": commit(),
-        "dirty": bool(_git("status", "--porcelain", "--", *RUNS)),
+        **moment(),
         "forerun": __version__,
         "torch": torch.__version__,
         "python": platform.python_version(),
         "system": platform.platform(),
         "processor": processor(),
         "cores": cores(),
-        "load_average": os.getloadavg() if hasattr(os, "getloadavg") else None,
     }
+
+
+def moment() -> dict[str, object]:
+    """What is true when a measurement begins, and may be no more when it ends: date, commit, whether its tree was
+    changed, the load."""
+    return {
+        "date": now(),
+        "commit": commit(),
+        "dirty": bool(_git("status", "--porcelain", "--", *RUNS)),
+        "load_average": list(os.getloadavg()) if hasattr(os, "getloadavg") else None,
+    }
+
+
+def now() -> str:
+    """The date and time, UTC."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
 def commit() -> str:
@@ -106,7 +120,7 @@ def commit() -> str:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Write a file whole or not at all; SpecError if it cannot be."""
+    """Write a file whole or not at all, and leave nothing else behind; SpecError if it cannot be."""
     part = path.with_name(path.name + ".part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -114,6 +128,9 @@ def write_whole(path: Path, text: str) -> None:
         part.replace(path)
     except OSError as error:
         raise SpecError(f"cannot write {path}: {error.strerror or error}; give another name") from error
+    finally:
+        with suppress(OSError):  # gone where all went well
+            part.unlink()
 
 
 def _git(*args: str) -> str:

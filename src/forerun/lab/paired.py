@@ -52,6 +52,8 @@ class Asked:
     def __post_init__(self) -> None:
         if self.rounds < 1:
             raise SpecError(f"rounds must be a whole number from 1 up, got {self.rounds}")
+        if self.turns is not None and self.turns < 1:
+            raise SpecError(f"turns must be a whole number from 1 up, or left out for all, got {self.turns}")
         if not self.params.get("max_tokens"):
             raise SpecError("answers need a length: give max_tokens")
 
@@ -73,14 +75,30 @@ class Samples:
 
     def pairs(self, first: str, second: str) -> Pairs:
         """For each prompt that both arms answered in more than one step: medians over rounds of the milliseconds a
-        token, its turns together."""
+        token, its turns together. Prompts are not read in this time; see `answers`."""
+        return self._pairs(_ms, first, second)
+
+    def answers(self, first: str, second: str) -> Pairs:
+        """For each prompt: medians over rounds of the seconds from asking to the whole answer, summed over its turns.
+        All that an arm does is in it, reading the prompt (the drafter's own reading too) as well as the answer."""
+        return self._pairs(_whole_s, first, second)
+
+    def firsts(self, first: str, second: str) -> Pairs:
+        """For each prompt: medians over rounds of the milliseconds to an answer's first token, the mean of its turns;
+        in a batch, until every answer has one."""
+        return self._pairs(_first_ms, first, second)
+
+    def _pairs(self, figure: Callable[[Sequence[Sample]], float | None], first: str, second: str) -> Pairs:
+        """For each prompt of which both arms have it: the medians over rounds of a figure of its turns."""
         by_prompt: dict[tuple[str, str], dict[int, list[Unit]]] = {}
         for unit in self.units:
             by_prompt.setdefault((unit.workload, unit.prompt), {}).setdefault(unit.round, []).append(unit)
         pairs = []
         for rounds in by_prompt.values():
-            times = [(_ms(units, first), _ms(units, second)) for units in rounds.values()]
-            whole = [(a, b) for a, b in times if a and b]
+            found = [
+                [figure([unit.samples[arm] for unit in units]) for arm in (first, second)] for units in rounds.values()
+            ]
+            whole = [(a, b) for a, b in found if a and b]
             if whole:
                 pairs.append((median(a for a, _ in whole), median(b for _, b in whole)))
         return pairs
@@ -94,11 +112,18 @@ class Samples:
         ]
 
 
-def _ms(units: Sequence[Unit], arm: str) -> float | None:
-    """Milliseconds a token over the turns of one prompt in one round."""
-    samples = [unit.samples[arm] for unit in units]
+def _ms(samples: Sequence[Sample]) -> float | None:
+    """Milliseconds a token over the turns of one prompt in one round; None where no turn took a second step."""
     tokens = sum(s.tokens / s.answers for s in samples)
     return 1e3 * sum(s.decode_s for s in samples) / tokens if tokens else None
+
+
+def _whole_s(samples: Sequence[Sample]) -> float:
+    return sum(s.first_s + s.decode_s for s in samples)
+
+
+def _first_ms(samples: Sequence[Sample]) -> float:
+    return 1e3 * sum(s.first_s for s in samples) / len(samples)
 
 
 def measure(
@@ -111,7 +136,8 @@ def measure(
     key: str = "",
     log: LogFor | None = None,
 ) -> Samples:
-    """Answer every prompt of `workloads` with every arm. Prompts that do not fit the context are left out and named.
+    """Answer every prompt of `workloads` with every arm. Prompts and later turns that do not fit the context are
+    left out and named.
 
     `key` sets the units of several measurements of one run apart. Whatever a kept unit holds is not measured again.
     """
@@ -129,7 +155,10 @@ def measure(
         for turn, samples in enumerate(turns):
             found = {arm: Sample.from_json(value) for arm, value in samples.items()}
             units.append(Unit(work, prompt.id, turn, round, found))
-    return Samples(units, left_out)
+        left_out += [
+            f"{work}/{prompt.id} turn {turn + 1}" for turn in range(len(turns), len(prompt.turns[: asked.turns]))
+        ]
+    return Samples(units, list(dict.fromkeys(left_out)))  # a turn is left out in every round
 
 
 def _fitting(bench: Bench, workloads: Sequence[Workload], room: int) -> tuple[list[tuple[str, int, Prompt]], list[str]]:
@@ -167,7 +196,7 @@ class _Session:
             messages.append({"role": "user", "content": text})
             ids = self._bench.tokens(messages)
             if len(ids) > self._room:
-                break  # a later turn that does not fit
+                break  # a later turn that does not fit; those after it are longer
             self._warm_up(ids, params)
             found = {}
             for arm in order.sample(list(self._arms), len(self._arms)):
@@ -180,7 +209,8 @@ class _Session:
     def _warm_up(self, ids: Sequence[int], params: Mapping[str, Any]) -> None:
         if not self._warm:
             for arm in self._arms:
-                arm.answer([ids], {**params, "max_tokens": min(WARM_TOKENS, params["max_tokens"])})
+                with self._bench.first_use(arm.name):
+                    arm.answer([ids], {**params, "max_tokens": min(WARM_TOKENS, params["max_tokens"])})
             self._warm = True
 
 
@@ -196,10 +226,18 @@ def noise(samples: Samples, first: str = PLAIN, second: str = AGAIN) -> Interval
 
 def arm_figures(samples: Samples, name: str, baseline: str = PLAIN, floor: Interval | None = None) -> dict[str, Any]:
     """One arm's figures over `samples`: speed against `baseline` with its verdict beside the noise `floor`, what was
-    drafted and stood, where the time went. Null where a figure has no meaning (rates of nothing)."""
+    drafted and stood, where the time went. Null where a figure has no meaning (rates of nothing).
+
+    `speedup` is the median over prompts of the ratio of milliseconds a token, `speedup_total` the ratio of their sums:
+    every prompt weighs as its time a token, however long its answer. Both leave prompt reading out. `speedup_answer` is
+    the ratio of the sums of whole answers, reading included: what somebody gains who sends all of these prompts. Where
+    draws give the arms texts of different length it holds that difference too. `first_ms` is the time to the first
+    token, a median over prompts.
+    """
     mine, theirs = samples.arm(name), samples.arm(baseline)
     counts, pairs = Counts.of(mine), samples.pairs(baseline, name)
     speed = ratio(pairs) if pairs else None
+    answers, firsts = samples.answers(baseline, name), samples.firsts(baseline, name)
     seconds = sum(s.decode_s for s in mine)
     named = dict.fromkeys(phase for s in mine for phase in s.phases)
     phases = {phase: sum(s.phases.get(phase, 0.0) for s in mine) for phase in named}
@@ -212,6 +250,9 @@ def arm_figures(samples: Samples, name: str, baseline: str = PLAIN, floor: Inter
         "tokens_per_s": rounded(tokens / seconds) if seconds else None,
         "speedup": speed.to_json() if speed else None,
         "speedup_total": total_ratio(pairs).to_json() if pairs else None,
+        "speedup_answer": total_ratio(answers).to_json() if answers else None,
+        "first_ms": rounded(median(b for _, b in firsts)) if firsts else None,
+        "baseline_first_ms": rounded(median(a for a, _ in firsts)) if firsts else None,
         "verdict": verdict(speed, floor) if speed and floor else None,
         "same_text": sum(a.digest == b.digest for a, b in zip(mine, theirs, strict=True)),
         "answers": len(mine),

@@ -3,13 +3,15 @@
 Three kinds of arms answer each prompt in turn: plain decoding and every drafter as they are (speeds are theirs), the
 same under a stopwatch that tells draws and text apart (only the split is theirs, and how much the watch slows is
 reported), and every drafter at a few depths. T(rows) comes from the steps of all of them, by the rows they had.
+
+A formula's terms are means over all steps, so what it predicts is held against the pooled speed-up (all seconds over
+all tokens), never against the median over prompts, which has the interval and the verdict.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from statistics import median
 from typing import Any
 
 from forerun.core.errors import SpecError
@@ -22,11 +24,12 @@ from forerun.lab.costs.formulas import (
     best_gamma,
     expected_by_position,
     expected_tokens,
+    in_part,
     walltime_factor,
 )
 from forerun.lab.costs.stopwatch import PHASES, PhasedArm, summed
 from forerun.lab.domains import data
-from forerun.lab.paired import Asked, Samples, arm_figures, measure, noise, noise_figures, rounded
+from forerun.lab.paired import Asked, LogFor, Samples, arm_figures, measure, noise, noise_figures, rounded
 from forerun.lab.run import Answers, Run
 from forerun.lab.sample import Counts, Sample
 from forerun.lab.stats import Interval, ratio, verdict
@@ -65,6 +68,7 @@ def run_phases(
     workloads: Sequence[Workload],
     asked: Asked,
     depths: Sequence[int],
+    log: LogFor | None = None,
 ) -> tuple[dict[str, Any], Samples]:
     """The figures and what they come from."""
     if min(depths) < 1 or len(set(depths)) < len(depths):
@@ -82,7 +86,7 @@ def run_phases(
         subjects.append(Subject(spec, base.depth, sweep, identity))
     arms = [PhasedArm(name, arm) for name, arm in made.items()]
     arms += [PhasedArm(watched(name), made[name], fine=True) for name in (PLAIN, *drafters)]
-    samples = measure(bench, run, arms, workloads, asked)
+    samples = measure(bench, run, arms, workloads, asked, log=log)
     return {
         "workloads": {work.name: _workload(samples.of(work.name), subjects) for work in workloads},
         "noise": noise_figures(samples),
@@ -116,6 +120,7 @@ def _workload(samples: Samples, subjects: Sequence[Subject]) -> dict[str, Any]:
         "ms_by_rows": {str(rows): round(ms, 4) for rows, ms in costs.items()},
         "plain": {
             **arm_figures(samples, PLAIN, floor=floor),
+            **by_step(samples.arm(PLAIN)),
             "split": split(samples.arm(watched(PLAIN))),
             "watch": _watch(samples, PLAIN, floor),
         },
@@ -124,16 +129,16 @@ def _workload(samples: Samples, subjects: Sequence[Subject]) -> dict[str, Any]:
 
 
 def costs_by_rows(samples: Samples) -> dict[int, float]:
-    """T(rows) in milliseconds: the median over samples (answers of any arm) of the mean of their steps. Row counts of
-    fewer steps than three are left out."""
-    means: dict[int, list[float]] = {}
+    """T(rows) in milliseconds: the mean over all steps of so many rows, of any arm, for every other term of the formula
+    is a mean over steps too. Row counts of fewer steps than three are left out."""
+    spent: dict[int, float] = {}
     steps: dict[int, int] = {}
     for unit in samples.units:
         for sample in unit.samples.values():
             for rows, count, seconds in sample.by_rows:
-                means.setdefault(rows, []).append(1e3 * seconds / count)
+                spent[rows] = spent.get(rows, 0.0) + seconds
                 steps[rows] = steps.get(rows, 0) + count
-    return {rows: median(means[rows]) for rows in sorted(means) if steps[rows] >= FEWEST_STEPS}
+    return {rows: 1e3 * spent[rows] / steps[rows] for rows in sorted(spent) if steps[rows] >= FEWEST_STEPS}
 
 
 def split(samples: Sequence[Sample]) -> dict[str, Any] | None:
@@ -146,10 +151,29 @@ def split(samples: Sequence[Sample]) -> dict[str, Any] | None:
         "ms_per_token": {name: round(1e3 * seconds[name] / tokens, 5) for name in PHASES},
         "ms_per_step": {name: round(1e3 * seconds[name] / steps, 5) for name in PHASES},
         "step_ms": round(1e3 * sum(seconds.values()) / steps, 5),
-        "outside_ms": round(1e3 * sum(seconds[name] for name in PHASES if name not in ("draft", "score")) / steps, 5),
         "tokens": tokens,
         "steps": steps,
     }
+
+
+def by_step(samples: Sequence[Sample]) -> dict[str, float | None]:
+    """Milliseconds of an arm's step, and those of it that are neither drafting nor the forward; of an arm as it is, for
+    the stopwatch costs time just there. None where no answer had a second step."""
+    steps, seconds = sum(s.steps for s in samples), summed(samples)
+    outside = sum(value for name, value in seconds.items() if name not in ("draft", "score"))
+    return {
+        "step_ms": rounded(1e3 * sum(seconds.values()) / steps) if steps else None,
+        "outside_ms_per_step": rounded(1e3 * outside / steps) if steps else None,
+    }
+
+
+def pooled_speedup(mine: Sequence[Sample], plain: Sequence[Sample]) -> float | None:
+    """Seconds a token of plain decoding over those of an arm, each summed over all answers: what the formulas speak of,
+    whose terms are means over all steps. The median over prompts is another figure. None where nothing was timed."""
+    tokens, theirs = sum(s.tokens for s in mine), sum(s.tokens for s in plain)
+    if not tokens or not theirs:
+        return None
+    return (sum(s.decode_s for s in plain) / theirs) / (sum(s.decode_s for s in mine) / tokens)
 
 
 def _watch(samples: Samples, name: str, floor: Interval | None) -> dict[str, Any] | None:
@@ -165,17 +189,18 @@ def _watch(samples: Samples, name: str, floor: Interval | None) -> dict[str, Any
 def drafter_figures(samples: Samples, each: Subject, costs: Costs, floor: Interval | None) -> dict[str, Any]:
     """Everything that is said of one drafter on one workload; `costs` is the run's T(rows)."""
     found = arm_figures(samples, each.spec, floor=floor)
-    counts, cost = Counts.of(samples.arm(each.spec)), step_cost(samples.arm(each.spec), costs)
-    speed, tau = found["speedup"], step_tau(samples.arm(each.spec))
+    mine = samples.arm(each.spec)
+    counts, cost, tau, speed = Counts.of(mine), step_cost(mine, costs), step_tau(mine), found["speedup"]
     said = advice(found["verdict"], speed["value"], tau, cost) if cost and tau and speed and floor else None
     return {
         **found,
+        **by_step(mine),
         "split": split(samples.arm(each.watched)),
         "watch": _watch(samples, each.spec, floor),
         "volume": Volume.of(counts, each.identity).to_json(),
-        "prediction": _prediction(cost, tau, speed),
+        "prediction": _prediction(cost, tau, pooled_speedup(mine, samples.arm(PLAIN))),
         "leviathan": _leviathan(samples, each, costs, counts, floor),
-        "price": price(samples.arm(each.spec), samples.arm(PLAIN)),
+        "price": price(mine, samples.arm(PLAIN)),
         "advice": said if counts.drafted else "nothing was drafted: look at the texts, or at another drafter",
     }
 
@@ -200,9 +225,9 @@ def step_cost(samples: Sequence[Sample], costs: Costs) -> StepCost | None:
     return StepCost(costs[1], verify / steps, 1e3 * phases.get("draft", 0.0) / steps, 1e3 * rest / steps)
 
 
-def _prediction(cost: StepCost | None, tau: float | None, speed: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """The formula's terms in milliseconds, its speed-up, and by how many percent that is off the measured one."""
-    if cost is None or tau is None or speed is None:
+def _prediction(cost: StepCost | None, tau: float | None, measured: float | None) -> dict[str, Any] | None:
+    """The formula's terms in milliseconds, its speed-up, and by how many percent that is off the pooled `measured`."""
+    if cost is None or tau is None or measured is None:
         return None
     predicted = cost.speedup(tau)
     return {
@@ -213,8 +238,8 @@ def _prediction(cost: StepCost | None, tau: float | None, speed: Mapping[str, An
         "rest_ms": rounded(cost.rest),
         "draft_share": rounded(cost.draft_share),
         "speedup": rounded(predicted),
-        "measured": speed["value"],
-        "error_percent": rounded(100 * (predicted / speed["value"] - 1), 3),
+        "measured": rounded(measured),
+        "error_percent": rounded(100 * (predicted / measured - 1), 3),
     }
 
 
@@ -223,11 +248,13 @@ def _leviathan(
 ) -> dict[str, Any] | None:
     """The paper's model of this drafter, from its alpha, its draft cost and T(rows), beside what was measured.
 
-    The paper drafts in every step; lookups do not, and `drafting_share` of the steps is what its tokens are true of.
+    The paper drafts in every step; lookups do not. So its tokens and its forwards are taken for the `drafting_share` of
+    the steps, and those of plain decoding for the others; the draft cost is a mean over all steps already.
     """
     cost = step_cost(samples.arm(each.spec), costs)
     if cost is None or not sum(counts.tried_at):
         return None
+    share = counts.tried_at[0] / counts.passes
     alpha, draft = sum(counts.stood_at) / sum(counts.tried_at), cost.draft / each.depth / cost.plain
     verify = {rows: ms / cost.plain for rows, ms in costs.items()}
     known = [depth for depth in each.sweep if depth + 1 in verify]
@@ -236,43 +263,50 @@ def _leviathan(
         "alpha": rounded(alpha),
         "draft_cost": rounded(draft),
         "depth": each.depth,
-        "drafting_share": rounded(counts.tried_at[0] / counts.passes),
-        "expected_tokens": rounded(expected_tokens(alpha, each.depth)),
-        "expected_by_position": rounded(expected_by_position(counts.by_position[: each.depth])),
+        "drafting_share": rounded(share),
+        "expected_tokens": rounded(in_part(expected_tokens(alpha, each.depth), share)),
+        "expected_by_position": rounded(in_part(expected_by_position(counts.by_position[: each.depth]), share)),
         "measured_tau": rounded(counts.tau),
         "depths": [
             {
                 "depth": depth,
                 "verify_cost": rounded(verify.get(depth + 1)),
-                "predicted": rounded(walltime_factor(alpha, depth, draft, verify[depth + 1]))
+                "predicted": rounded(walltime_factor(alpha, depth, draft, verify[depth + 1], share))
                 if depth in known
                 else None,
                 **measured[depth],
             }
             for depth in each.sweep
         ],
-        "best": _best(samples, each, best_gamma(alpha, draft, verify.__getitem__, known), floor),
+        "best": _best(samples, each, best_gamma(alpha, draft, verify.__getitem__, known, share), floor),
     }
 
 
 def figures_at(samples: Samples, name: str, floor: Interval | None) -> dict[str, Any]:
-    """Tau and speed-up of one depth."""
+    """Tau and speed-up of one depth, and the pooled speed-up that a prediction is held against."""
     found = arm_figures(samples, name, floor=floor)
-    return {key: found[key] for key in ("tau", "speedup", "verdict")}
+    measured = pooled_speedup(samples.arm(name), samples.arm(PLAIN))
+    return {"measured": rounded(measured), **{key: found[key] for key in ("tau", "speedup", "verdict")}}
 
 
 def _best(samples: Samples, each: Subject, predicted: int, floor: Interval | None) -> dict[str, Any] | None:
-    """The depth that the formula chooses and the one that was fastest (0 is plain decoding), and what the formula's
-    choice loses: its time over the fastest one's. The fastest of several is so partly by luck: that overstates it."""
-    names = {0: PLAIN, **each.sweep}
-    pairs = {depth: samples.pairs(PLAIN, name) for depth, name in names.items()}
-    speeds = {depth: median(a / b for a, b in found) for depth, found in pairs.items() if found}
+    """The depth that the formula chooses and the one that was fastest, all answers pooled (0 is plain decoding), and
+    what the formula's choice loses: its time over the fastest one's, by the median prompt. The fastest of several is
+    so partly by luck: that overstates it."""
+    names, plain = {0: PLAIN, **each.sweep}, samples.arm(PLAIN)
+    known = {depth: pooled_speedup(samples.arm(name), plain) for depth, name in names.items()}
+    speeds = {depth: speed for depth, speed in known.items() if speed is not None}
     if predicted not in speeds:
         return None
     fastest = max(speeds, key=lambda depth: speeds[depth])
-    lost = ratio(samples.pairs(names[predicted], names[fastest]))
-    said = verdict(lost, floor) if floor else None
-    return {"predicted": predicted, "measured": fastest, "loss": lost.to_json(), "verdict": said}
+    pairs = samples.pairs(names[predicted], names[fastest])
+    lost = ratio(pairs) if pairs else None
+    return {
+        "predicted": predicted,
+        "measured": fastest,
+        "loss": lost.to_json() if lost else None,
+        "verdict": verdict(lost, floor) if lost and floor else None,
+    }
 
 
 def price(mine: Sequence[Sample], plain: Sequence[Sample]) -> dict[str, Any] | None:

@@ -11,6 +11,7 @@ from forerun.lab.domains import noise_note
 from forerun.lab.views import Chart, Note, Series, Table, View, interval, number
 
 Found = Mapping[str, Any]
+EVERY = 0.9  # share of steps with a draft from which a drafter is said to draft in every step
 
 
 def view(figures: Found) -> list[View]:
@@ -29,6 +30,8 @@ def _workload(name: str, found: Found) -> list[View]:
     views: list[View] = [_split(f"{name}: milliseconds {said}", arms, key) for said, key in _UNITS]
     views.append(Note(f"{name}: {_watch(arms)}"))
     views += [_prediction(name, drafters), _leviathan(name, drafters)]
+    seldom = {spec: _seldom(each["leviathan"]) for spec, each in drafters.items()}
+    views += [Note(f"{name}, {spec}: {text}") for spec, text in seldom.items() if text]
     views += [_depths(f"{name}, {spec}: depth", each["leviathan"]) for spec, each in drafters.items()]
     views.append(_price(name, drafters))
     for spec, each in drafters.items():
@@ -66,15 +69,18 @@ def _prediction(name: str, drafters: Mapping[str, Found]) -> Table:
         "predicted",
         "measured",
         "error",
+        "median prompt",
         "verdict",
     )
     rows = []
     for spec, each in drafters.items():
         p = each["prediction"] or {}
-        terms = [number(p.get(key), 3) for key in ("tau", "t1_ms", "t_verify_ms", "draft_ms", "rest_ms", "speedup")]
+        keys = ("tau", "t1_ms", "t_verify_ms", "draft_ms", "rest_ms", "speedup", "measured")
+        terms = [number(p.get(key), 3) for key in keys]
         error = f"{p['error_percent']:+.1f} %" if p else "-"
-        rows.append((spec, *terms, interval(each["speedup"]), error, each["verdict"] or "-"))
-    return Table(f"{name}: tau * T(1) / (T_verify + draft + rest), by step, and the clock", heads, tuple(rows))
+        rows.append((spec, *terms, error, interval(each["speedup"]), each["verdict"] or "-"))
+    title = f"{name}: tau * T(1) / (T_verify + draft + rest), by step, and the clock (measured: all answers pooled)"
+    return Table(title, heads, tuple(rows))
 
 
 def _leviathan(name: str, drafters: Mapping[str, Found]) -> Table:
@@ -110,13 +116,24 @@ def _leviathan(name: str, drafters: Mapping[str, Found]) -> Table:
     return Table(f"{name}: Leviathan's formulas beside what was measured (0 is plain decoding)", heads, tuple(rows))
 
 
+def _seldom(found: Found | None) -> str | None:
+    """What the formulas were made to assume of a drafter that leaves out steps; None where it hardly does."""
+    if found is None or found["drafting_share"] >= EVERY:
+        return None
+    return (
+        f"drafted in {found['drafting_share']:.0%} of the steps, where the paper assumes a draft in every step: its "
+        "tokens and forwards are taken for these steps, and plain decoding's for the others"
+    )
+
+
 def _depths(title: str, found: Found | None) -> Table:
-    heads = ("depth", "verify cost", "predicted", "measured", "verdict", "tau")
+    heads = ("depth", "verify cost", "predicted", "measured", "median prompt", "verdict", "tau")
     rows = [
         (
             str(at["depth"]),
             number(at["verify_cost"], 3),
             number(at["predicted"]),
+            number(at["measured"]),
             interval(at["speedup"]),
             at["verdict"] or "-",
             number(at["tau"]),

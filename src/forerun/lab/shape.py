@@ -28,6 +28,7 @@ from forerun.workloads.workload import Workload
 
 WIDE = 3  # children of a node in trees of a drafter whose spec says chains
 AT_DEPTH = 4  # depth of the sweep over widths: 15 nodes branch there before they are used up
+SETTLED = ("no difference", "slower")  # verdicts of what does not pay; too few prompts is none
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +166,7 @@ def _drafter(samples: Samples, swept: Shapes, floor: Interval | None, seed: int)
         "pairs": [_pair(samples, pair, floor) for pair in swept.pairs],
         "auto_nodes": of([swept.auto])[0] if swept.auto else None,
         "best": best(samples, swept, floor, seed),
+        "depth_pays": depth_pays([known[swept.name(plan)]["verdict"] for plan in swept.depth]),
         "stops_paying_at": stops_paying_at(samples, [(p.depth, swept.name(p)) for p in swept.depth], floor),
     }
 
@@ -214,12 +216,19 @@ def tau_pairs(samples: Samples, first: str, second: str) -> list[tuple[float, fl
     return pairs
 
 
+def depth_pays(verdicts: Sequence[str | None]) -> bool | None:
+    """Whether any depth is faster than plain decoding beyond the noise; None where that cannot be told of all."""
+    if "faster" in verdicts:
+        return True
+    return False if all(said in SETTLED for said in verdicts) else None
+
+
 def stops_paying_at(samples: Samples, depths: Sequence[tuple[int, str]], floor: Interval | None) -> int | None:
     """The first of the ascending `depths` (with their arms) than which no deeper one is faster beyond the noise; None
-    if that is only the deepest, or if there are too few prompts to say."""
+    if that is only the deepest, or if the prompts are too few, or their answers too short, to say."""
     for i, (depth, name) in enumerate(depths[:-1] if floor else ()):
         deeper = [samples.pairs(name, other) for _, other in depths[i + 1 :]]
-        if floor and all(verdict(ratio(pairs), floor) in ("no difference", "slower") for pairs in deeper if pairs):
+        if floor and all(pairs and verdict(ratio(pairs), floor) in SETTLED for pairs in deeper):
             return depth
     return None
 
@@ -232,7 +241,8 @@ def best(samples: Samples, swept: Shapes, floor: Interval | None, seed: int) -> 
     chosen = max(known, key=lambda name: known[name], default=None)
     if chosen is None or not telling.pairs(PLAIN, chosen):
         return None
-    speed, over = ratio(telling.pairs(PLAIN, chosen)), ratio(telling.pairs(swept.name(swept.default), chosen))
+    speed, times = ratio(telling.pairs(PLAIN, chosen)), telling.pairs(swept.name(swept.default), chosen)
+    over = ratio(times) if times else None
     return {
         "plan": plans.to_json(swept.by_arm[chosen]),
         "spec": chosen,
@@ -240,8 +250,8 @@ def best(samples: Samples, swept: Shapes, floor: Interval | None, seed: int) -> 
         "told_of": len({unit.prompt for unit in telling.units}),
         "speedup": speed.to_json(),
         "verdict": verdict(speed, floor) if floor else None,
-        "over_default": over.to_json(),
-        "over_default_verdict": verdict(over, floor) if floor else None,
+        "over_default": over.to_json() if over else None,
+        "over_default_verdict": verdict(over, floor) if over and floor else None,
         "speedup_where_chosen": round(known[chosen], 6),
     }
 

@@ -79,7 +79,9 @@ def _pairs(title: str, pairs: list[Mapping[str, Any]]) -> Table:
 def _sentences(found: Mapping[str, Any]) -> Iterator[str]:
     deepest = max(point["depth"] for point in found["depth"])
     stop = found["stops_paying_at"]
-    if stop is None:
+    if found["depth_pays"] is False:
+        yield f"no depth pays: none up to {deepest} is faster than plain decoding beyond the noise"
+    elif stop is None:
         yield f"where depth stops paying cannot be told from depths up to {deepest}"
     else:
         yield f"depth stops paying at {stop}: none up to {deepest} is faster beyond the noise"
@@ -87,12 +89,24 @@ def _sentences(found: Mapping[str, Any]) -> Iterator[str]:
     if best is None:
         yield "too few prompts to choose a shape and to tell of it on others"
         return
-    first = "best shape" if best["verdict"] == "faster" else "no shape is shown to pay; the best of them is"
+    first = {
+        "faster": "best shape",
+        "too few prompts": "too few prompts to say whether a shape pays; the best of them is",
+    }.get(best["verdict"], "no shape is shown to pay; the best of them is")
+    speed = f"{interval(best['speedup'])} times plain ({best['verdict'] or 'no noise floor'})"
     yield (
-        f"{first} {best['spec']}: {interval(best['speedup'])} times plain ({best['verdict']}), "
-        f"{interval(best['over_default'], 3)} times the default {found['default']['spec']} "
-        f"({best['over_default_verdict']}); chosen on {best['chosen_on']} prompts, told of the other {best['told_of']}"
+        f"{first} {best['spec']}: {speed}{_over(found)}; "
+        f"chosen on {best['chosen_on']} prompts, told of the other {best['told_of']}"
     )
+
+
+def _over(found: Mapping[str, Any]) -> str:
+    """The best shape beside the default; nothing where no prompt timed both."""
+    best = found["best"]
+    if best["over_default"] is None:
+        return ""
+    said = f"{interval(best['over_default'], 3)} times the default {found['default']['spec']}"
+    return f", {said} ({best['over_default_verdict'] or 'no noise floor'})"
 
 
 def _chart(workload: str, drafters: Mapping[str, Any]) -> Chart:

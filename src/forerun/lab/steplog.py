@@ -42,8 +42,12 @@ COLUMNS: dict[str, tuple[str, str]] = {
     "parents": ("list<int32>", "parent of each node, -1 for the root"),
     "judged": ("list<bool>", "whether the node's parent stood, so that the target's answer met this guess"),
     "stood": ("list<bool>", "whether the guess stood; also behind the end of an answer, where it was not used"),
-    "confidence": ("list<float>", "the drafter's probability of the node's token after its parent; null: it has none"),
-    "entropy": ("list<float>", "in nats, of the distribution that the node's token was picked from"),
+    "confidence": (
+        "list<float>",
+        "the drafter's probability of the node's token after its parent, of the draft model's own row at temperature 1 "
+        "(of a lookup, by counts); null: it has none",
+    ),
+    "entropy": ("list<float>", "in nats, of the draft model's own row at temperature 1 (of a lookup, by counts)"),
     "path": ("list<int32>", "nodes that stood, from the root's child down"),
     **{f"{name}_s": ("double", f"seconds of the phase {name}, shared equally by the batch") for name in PHASES},
     "plan_depth": ("int32", "the plan's limit of tokens ahead on a path"),

@@ -47,8 +47,15 @@ def random_target(config: Config) -> PagedTarget:
     use_threads(config.threads, choice)
     if choice.runtime == "native":
         packed = pack_now(checkpoint, choice.weights)
-        return load_native(packed, kv=choice.kv, kv_tokens=config.kv_tokens, reuse=False)
-    return load_torch(checkpoint, dtype=choice.dtype, kv_tokens=config.kv_tokens, reuse=False)
+        return load_native(packed, kv=choice.kv, max_len=config.max_len, kv_tokens=config.kv_tokens, reuse=False)
+    return load_torch(
+        checkpoint,
+        dtype=choice.dtype,
+        device=choice.device,
+        max_len=config.max_len,
+        kv_tokens=config.kv_tokens,
+        reuse=False,
+    )
 
 
 def describe(target: Target) -> Subject:

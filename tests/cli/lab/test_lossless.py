@@ -111,6 +111,7 @@ def test_what_is_cut_short_goes_on(capsys, model, prompts, tmp_path, monkeypatch
         (("--sabotage", "residuals"), "did you mean 'residual'"),
         (("--sabotage", "odds", "--parts", "rows"), "add it to --parts"),
         (("--batch", "0"), "batch must be"),
+        (("--seed", "-1"), "seed must be a whole number from 0 up"),
         (("--answers", "1"), "answers must be"),
         (("--calibrate", "2"), "at least 5"),
         (("--tokens", "0"), "tokens must be"),

@@ -39,6 +39,7 @@ def test_the_file_holds_what_is_printed(phases, tmp_path, sampling):
         "suffix:depth=1",
     }
     assert "milliseconds a step" in said
+    assert "measured: all answers pooled" in said
 
 
 def test_answers_of_one_token_have_no_split_but_a_report(phases):
@@ -67,3 +68,11 @@ def test_wrong_options_are_one_line_and_exit_1(phases, argv, hint):
     assert err.startswith("Error: ")
     assert err.count("\n") == 1
     assert hint in err
+
+
+def test_steps_are_logged_under_the_stopwatch_too(phases, tmp_path):
+    parquet = pytest.importorskip("pyarrow.parquet")
+    log = tmp_path / "steps.parquet"
+    assert phases("-d", "suffix", "--depths", "1", "--log-steps", str(log))[0] == 0
+    arms = set(parquet.read_table(log).column("arm").to_pylist())
+    assert arms >= {"plain", "plain, watched", "suffix", "suffix, watched", "suffix:depth=1"}

@@ -14,8 +14,10 @@ ANSWERS = dict.fromkeys(("relative_to", "batch", "stack", "data", "shape"), "x")
 ARM = {
     "ms_per_token": 1.0, "speedup": {"value": 1.5, "low": 1.4, "high": 1.6, "of": 3}, "verdict": "faster", "tau": 2.0,
     "acceptance": 0.5, "drafted": 4, "draft_share": 0.1, "same_text": 3, "answers": 3,
+    "acceptance_by_position": [], "speedup_answer": None,
 }  # fmt: skip
-FIGURES = {"workloads": {"code": {"prompts": 3, "noise": None, "arms": {"ngram": ARM}}}, "noise": None, "left_out": []}
+WORK = {"code": {"prompts": 3, "noise": None, "arms": {"ngram": ARM}}}
+FIGURES = {"workloads": WORK, "noise": None, "memory_mb": {}, "left_out": []}
 
 
 @pytest.fixture

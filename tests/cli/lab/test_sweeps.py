@@ -39,7 +39,9 @@ def test_batches(capsys, models, prompts, tmp_path):
     assert [point["value"] for point in points] == [1, 4]
     assert found.answers["batch"] == "1, 4"
     assert "mixed in every batch" in found.answers["data"]
-    assert len(found.samples) == 3 * (4 + 3)
+    assert [point["batches"] for point in points] == [4, 1]
+    assert len(found.samples) == 3 * (4 + 1)
+    assert "4 of 1, 1 of 4; below 6 there is no interval (batch 1, 4)" in said
 
 
 def test_contexts_of_a_file(capsys, models, tmp_path):
@@ -75,9 +77,10 @@ def test_formats_and_draft_lengths(capsys, models, prompts, tmp_path):
         assert len(made["visits_ms_per_token"]) == 2
         drafter = made["drafters"]["ngram"]
         assert set(drafter["depths"]) == {"2", "4"}
-        assert drafter["best_depth"] in drafter["as_good"]
+        assert (drafter["best_depth"], drafter["unknown"]) == (None, "too few prompts to say")
         assert drafter["depths"]["2"]["same_text"] == drafter["depths"]["2"]["answers"] == 8  # two visits
-    assert "best depth by format" in said
+    assert "no conclusion about formats" in said
+    assert found.figures["left_out"] == []
     assert len(found.samples) == 2 * 2 * 4 * 4
 
 
@@ -134,6 +137,8 @@ def test_sizes_without_texts_are_predicted_from_costs(capsys, models, tmp_path):
         (("size", "-m", "random:tiny", "-m", "b"), "--acceptance"),
         (("size", "-m", "a", "-m", "b", "-d", "a=ngram"), "b has no drafter"),
         (("size", "-m", "random:tiny", "-m", "b", "--acceptance", "1.5"), "alpha"),
+        (("size", "-m", "random:tiny", "-m", "b", "--acceptance", "0.5", "--log-steps", "s.parquet"), "--log-steps"),
+        (("weights", "--weights", "bf16", "--log-steps", "s.txt"), ".parquet"),
         (("size", "-m", "random:tiny", "-m", "b", "--acceptance", "0.5", "-d", "skip:width=2"), "chains"),
     ],
 )
@@ -145,6 +150,28 @@ def test_bad_input_is_one_line(capsys, models, argv, hint):
     assert err.startswith("Error: ")
     assert err.count("\n") == 1
     assert hint in err
+
+
+def logged(path):
+    parquet = pytest.importorskip("pyarrow.parquet")
+    return set(parquet.read_table(path).column("workload").to_pylist())
+
+
+def test_steps_of_targets_are_logged_visit_by_visit(capsys, models, other, prompts, tmp_path):
+    log, names = tmp_path / "steps.parquet", ("folder", "qwen")
+    argv = ("-m", models["folder"], "-m", other, "--runtime", "torch", *SPEED, "--workload", prompts, "-d", "ngram")
+    code, _, _ = lab(capsys, "size", *argv, "--ignore-eos", "--log-steps", log)
+    assert code == 0
+    places = [f"mine, visit {turn} of {number}, {model}" for turn in (1, 2) for number, model in enumerate(names)]
+    assert logged(log) == set(places)
+
+
+@native
+def test_steps_of_formats_are_logged_visit_by_visit(capsys, models, prompts, tmp_path):
+    log = tmp_path / "steps.parquet"
+    argv = ("-m", models["folder"], *SPEED, "--ignore-eos", "--workload", prompts, "-d", "ngram", "--depths", "2")
+    assert lab(capsys, "weights", "--weights", "bf16", *argv, "--log-steps", log)[0] == 0
+    assert logged(log) == {f"mine, visit {turn} of 0, bf16 weights, auto kv" for turn in (1, 2)}
 
 
 @pytest.mark.parametrize("name", ["batch", "context", "temperature", "weights", "size"])
@@ -164,14 +191,14 @@ def test_a_sweep_that_was_cut_short_goes_on(capsys, models, prompts, tmp_path, m
 
     def cut(self, *args):
         calls.append(self.name)
-        if len(calls) == 3 * 3 + 1:  # warmed up, two units are done
+        if len(calls) == 3 * 2 + 1:  # warmed up, one unit is done
             raise KeyboardInterrupt
         return real(self, *args)
 
     monkeypatch.setattr(EngineArm, "answer", cut)
     code, _, err = lab(capsys, "batch", "--batch", "2", *argv)
     assert code != 0
-    assert "2 units are kept" in err
+    assert "1 units are kept" in err
     assert not out.exists()
     assert lab(capsys, "batch", "--batch", "2", *argv)[0] == 0
-    assert len(load_result(out).samples) == 3 * 4
+    assert len(load_result(out).samples) == 3 * 2

@@ -11,7 +11,7 @@ from forerun.lab.bandwidth import Bandwidth
 from forerun.lab.costs.curve import MOST_ROWS, Grid, Samples, measure
 from forerun.lab.costs.curve_view import figures, view
 from forerun.lab.subject import Subject
-from forerun.lab.views import Chart, spoken
+from forerun.lab.views import Chart, Note, spoken
 from forerun.testing.toy import ToyTarget, fixed_law
 
 GRID = Grid(rows=(1, 3, 8), batches=(1, 2), contexts=(5, 20), repeats=4)
@@ -153,7 +153,9 @@ def test_figures_follow_from_the_samples(found):
 
 
 def test_the_view_says_where_the_limit_is(found):
-    said = spoken(view(json.loads(json.dumps(found))))
+    shown = view(json.loads(json.dumps(found)))
+    assert not any("\n" in each.text for each in shown if isinstance(each, Note))
+    said = spoken(shown)
     assert "batch 4, context 8" in said
     assert "they fit" in said
     assert "one row reaches 42%" in said

@@ -11,6 +11,7 @@ from forerun.lab.costs.formulas import (
     best_gamma,
     expected_by_position,
     expected_tokens,
+    in_part,
     operations_factor,
     walltime_factor,
 )
@@ -112,3 +113,14 @@ def test_the_general_formula_counts_the_rest_and_finds_the_obstacle():
     said = advice("no difference", 1.01, 2.0, StepCost(4.0, 4.0, 5.0))
     assert said.startswith("no gain beyond the noise (1.01")
     assert "too few prompts" in advice("too few prompts", 1.2, 2.0, whole)
+
+
+def test_steps_without_a_draft_are_plain_ones():
+    assert in_part(4.0, 1.0) == 4.0
+    assert in_part(4.0, 0.25) == pytest.approx(0.25 * 4.0 + 0.75)
+    assert walltime_factor(0.8, 4, 0.1, 1.5, share=1.0) == walltime_factor(0.8, 4, 0.1, 1.5)
+    assert walltime_factor(0.8, 4, 0.0, 1.5, share=0.0) == 1.0
+    half = (0.5 * expected_tokens(0.8, 4) + 0.5) / (4 * 0.05 + 0.5 * 1.5 + 0.5)
+    assert walltime_factor(0.8, 4, 0.05, 1.5, share=0.5) == pytest.approx(half)
+    free = lambda rows: 1.0
+    assert (best_gamma(0.8, 0.05, free, (1, 8)), best_gamma(0.8, 0.05, free, (1, 8), share=0.05)) == (8, 0)

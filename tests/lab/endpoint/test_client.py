@@ -256,14 +256,40 @@ def test_the_richest_form_that_a_server_accepts_is_found():
     ],
 )
 def test_addresses(url, base, metrics):
-    assert Address.parse(url) == Address(base, metrics)
+    assert Address.parse(url) == Address(base, metrics, given=False)
+    assert Address.parse(url, "http://m/x").given
     assert Address.parse(url, "http://m/x").metrics == "http://m/x"
 
 
-@pytest.mark.parametrize("url", ["h:8000", "ftp://h", "http://", "http://me:pw@h", "http://h/v1?key=1"])
+NO_ADDRESS = (
+    "h:8000", "ftp://h", "http://", "http://:80", "http://me:pw@h", "http://localhost:80a", "http://localhost:99999",
+    "http://[::1", "http://h\n:80", "http://a b",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("url", [*NO_ADDRESS, "http://h/v1?key=1"])
 def test_what_is_no_address_is_refused(url):
-    with pytest.raises(SpecError, match="--url"):
+    with pytest.raises(SpecError, match="--url") as caught:
         Address.parse(url)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("url", NO_ADDRESS)
+def test_a_metrics_page_that_is_no_address_is_refused(url):
+    with pytest.raises(SpecError, match="--metrics"):
+        Address.parse("http://h", url)
+
+
+def test_a_name_that_no_host_can_have_is_a_fault():
+    async def once():
+        server = Server(Address.parse("http://h"))
+        try:
+            await server.get("http://\u00e4..b/metrics")
+        finally:
+            await server.close()
+
+    with pytest.raises(Fault, match="cannot connect to http://\u00e4"):
+        asyncio.run(once())
 
 
 def test_without_httpx_the_extra_is_named(monkeypatch):

@@ -81,3 +81,14 @@ def test_nobody_listening_is_one_line(prompts, tmp_path):
     with pytest.raises(LoadError, match="is the server up"):
         command(lab, prompts, "--out", str(tmp_path / "run.json"))
     assert not list(tmp_path.glob("run.json*"))
+
+
+def test_a_metrics_page_that_was_given_and_is_not_there_is_one_line(prompts, tmp_path):
+    with LabServer() as gone:
+        pass
+    with LabServer() as lab:
+        for page, why in ((f"{gone.url}/metrics", "cannot connect to"), (f"{lab.url}/metrics", "answers 404")):
+            with pytest.raises(LoadError, match=f"--metrics {page} cannot be read: .*{why}") as caught:
+                command(lab, prompts, "--metrics", page, "--out", str(tmp_path / "run.json"))
+            assert "\n" not in str(caught.value)
+            assert not list(tmp_path.glob("run.json*"))

@@ -164,10 +164,10 @@ def test_rounds_of_a_prompt_are_one_pair():
 
 
 def whole(**arms):
-    """Figures over four prompts; each arm's replies are made by its own options."""
+    """Figures over six prompts; each arm's replies are made by its own options."""
     parts = []
     for name, options in {"A": {}, "A again": {}, **arms}.items():
-        for i in range(4):
+        for i in range(6):
             made = reply(**{k: v for k, v in options.items() if k not in ("counts", "clean")})
             parts.append(part(made, key=f"1/0/{i}", prompt=f"p{i}", arm=name,
                               counts=options.get("counts"), clean=options.get("clean", True)))  # fmt: skip
@@ -217,14 +217,14 @@ def test_what_each_answer_tells_goes_before_counters():
     told = found["cells"]["B"]["1"]["speculation"]
     agreed = whole(B={"drafted": Drafted("llama.cpp", 80, 60, None), "counts": Counts("llama.cpp", 8, 80, 60)})
     assert agreed["cells"]["B"]["1"]["speculation"]["drafted_per_round"] == 10  # counters know the rounds
-    assert (told["source"], told["drafted"], told["acceptance"]) == ("llama.cpp, in every answer", 320, 0.75)
+    assert (told["source"], told["drafted"], told["acceptance"]) == ("llama.cpp, in every answer", 480, 0.75)
     sglang = whole(B={"counts": Counts("sglang", passes=10, generated=25)})["cells"]["B"]["1"]["speculation"]
     assert sglang["tokens_per_pass"] == 2.5
 
 
 def test_notes_say_what_the_figures_must_not_be_read_without():
     said = "\n".join(notes(whole(B={"tokens": 40, "clean": False}, C={"counted": False})))
-    assert "B, 1 at once: before 4 of 4 blocks the server was NOT idle" in said
+    assert "B, 1 at once: before 6 of 6 blocks the server was NOT idle" in said
     assert "B, 1 at once: its answers have 40.0 tokens on average, those of A 100.0" in said
     assert "C, 1 at once: events hold several tokens" in said
     assert "A, 1 at once" not in said

@@ -5,6 +5,7 @@ from time import perf_counter
 
 import pytest
 
+from forerun.core.errors import LoadError
 from forerun.lab.endpoint.client import Address, Server
 from forerun.lab.endpoint.idle import Watch
 
@@ -72,3 +73,21 @@ def test_without_metrics_a_probe_that_has_to_wait_tells(limit, clean, waited):
 def test_no_wait_and_no_metrics_is_said_to_be_unchecked():
     with LabServer() as lab:
         assert watched(lab, 0).by == "unchecked"
+
+
+def test_a_page_that_was_asked_for_must_be_there_once_and_may_fail_later():
+    pages = ["vllm:num_requests_running 0\n", None]
+
+    async def run(lab):
+        server = Server(Address.parse(lab.url, f"{lab.url}/metrics"))
+        try:
+            watch = Watch(server, 0)
+            return await watch.read(), await watch.read()
+        finally:
+            await server.close()
+
+    with LabServer(metrics=lambda server: pages.pop(0) if pages else None) as lab:
+        there, gone = asyncio.run(run(lab))
+        assert (list(there), gone) == (["vllm:num_requests_running"], {})
+        with pytest.raises(LoadError, match="cannot be read: it answers 404"):
+            asyncio.run(run(lab))

@@ -40,10 +40,11 @@ def by_model(**scripts):
 
 
 def test_models_take_turns_prompt_by_prompt_and_the_first_is_asked_twice():
+    six = [Talk(f"t/{i}", (f"question {i}",), (None,)) for i in range(6)]
     with LabServer(by_model(A=SLOW, B=QUICK)) as lab:
-        told, found = measured(lab, models=("A", "B"))
+        told, found = measured(lab, six, models=("A", "B"))
         asked = [(a.body["model"], a.prompt.split("\n")) for a in lab.counted]
-    units = [asked[i : i + 3] for i in range(0, 12, 3)]
+    units = [asked[i : i + 3] for i in range(0, 18, 3)]
     for i, unit in enumerate(units):
         assert sorted(model for model, _ in unit) == ["A", "A", "B"]
         assert {text for _, (_, text) in unit} == {f"question {i}"}
@@ -53,9 +54,9 @@ def test_models_take_turns_prompt_by_prompt_and_the_first_is_asked_twice():
     assert len({tuple(model for model, _ in unit) for unit in units}) > 1  # in changing order
     assert told.software == "lab-server/1, tests"
     speed = found["compared"]["B"]["1"]["ms_per_token"]
-    assert (speed["verdict"], speed["of"]) == ("faster", 4)
+    assert (speed["verdict"], speed["of"]) == ("faster", 6)
     assert speed["value"] > 1.5
-    assert found["compared"]["B"]["1"]["same_text"] == 4
+    assert found["compared"]["B"]["1"]["same_text"] == 6
     assert 0.5 < found["noise"]["1"]["ms_per_token"]["value"] < 2
 
 

@@ -93,7 +93,6 @@ def test_a_measurement_that_was_cut_short_goes_on(bench, asked, tmp_path):
     whole, _ = looked.measure(run)
     assert run.done == 2
     again = Run("lossless", out, {"a": 1})
-    broken = identity(bench, asked, {"ngram": None}, samplings=())
     assert again.resumed == 2
     broken = Identity(bench, looked.engines, asked, ("greedy",), 2, 10, seed=99)  # kept units are not measured again
     assert broken.measure(again)[0] == whole

@@ -8,6 +8,7 @@ import torch
 
 from forerun.core.rows import Rows
 from forerun.core.vocabulary import Support
+from forerun.lab.lossless import rows
 from forerun.lab.lossless.asking import answer, questions
 from forerun.lab.lossless.rows import RowStudy, followed, watched
 from forerun.lab.lossless.watching import FAR, Seen
@@ -45,14 +46,14 @@ def asked(bench, work):
     return questions(bench, [work], 8)[0]
 
 
-def study(bench, asked, engines, samplings=("greedy", "sampled", "pure")):
-    return RowStudy(bench, engines, asked, samplings, tokens=8, seed=5)
+def study(bench, asked, engines, samplings=("greedy", "sampled", "pure"), batch=2):
+    return RowStudy(bench, engines, asked, samplings, batch, tokens=8, seed=5)
 
 
 def test_every_row_of_every_arm_is_plain_decoding_s(bench, asked):
     engines = {spec: bench.arm(spec).engine for spec in SPECS}
     figures, samples = study(bench, asked, engines).measure(Run("lossless", None, {}))
-    assert len(samples) == 9
+    assert len(samples) == 18  # two batches of three arms in three ways
     for name, samplings in figures["arms"].items():
         for arm in samplings.values():
             assert arm["compared"] > 10
@@ -62,6 +63,27 @@ def test_every_row_of_every_arm_is_plain_decoding_s(bench, asked):
         assert (drafted > 0) == (name in SPECS)
     again = figures["arms"]["plain again"].values()
     assert all(arm["equal"] == arm["compared"] for arm in again)
+
+
+def test_so_many_questions_run_at_once_as_were_asked_for(bench, asked, monkeypatch):
+    """And what is found does not depend on it: seeds and predictions are a question's own."""
+    sizes, real = [], rows.answer
+
+    def counted(engine, asked, params):
+        sizes.append(len(asked))
+        return real(engine, asked, params)
+
+    monkeypatch.setattr(rows, "answer", counted)
+    engines = {"prediction": bench.arm("prediction").engine}
+    found = {}
+    for batch in (1, 2, 5):
+        sizes.clear()
+        figures, _ = study(bench, asked, engines, ["sampled"], batch).measure(Run("lossless", None, {}))
+        assert max(sizes) == min(batch, 3)
+        found[batch] = {name: arm["sampled"] for name, arm in figures["arms"].items()}
+    for name, one in found[1].items():
+        for other in (found[2][name], found[5][name]):
+            assert (one["compared"], one["drafted"]) == (other["compared"], other["drafted"])
 
 
 def test_plain_decoding_can_be_made_to_write_any_text(bench, asked):
@@ -129,6 +151,6 @@ def test_a_difference_too_small_to_change_the_text_is_seen(bench, asked):
 def test_answers_are_in_order_and_a_batch_may_be_larger_than_the_engine_s(bench, asked):
     engine = bench.plain().engine
     engine._scheduler._max_batch = 2
-    params = [{"max_tokens": 3 + i} for i in range(len(asked))]
-    assert [len(r.tokens) for r in answer(engine, asked, params)] <= [3, 4, 5]
+    params = [{"max_tokens": 3 + i, "ignore_eos": True} for i in range(len(asked))]
+    assert [len(r.tokens) for r in answer(engine, asked, params)] == [3, 4, 5]
     assert not engine.busy

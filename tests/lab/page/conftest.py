@@ -20,6 +20,7 @@ BENCH = {
 }
 ARM = {
     "prompts": 12, "ms_per_token": 4.5, "verdict": "faster", "tau": 2.5, "acceptance": 0.5, "drafted": 1200,
+    "acceptance_by_position": [], "speedup_answer": {"value": 2.0, "low": 1.9, "high": 2.1, "of": 12},
     "draft_share": 0.1, "same_text": 12, "answers": 12, "speedup": {"value": 2.25, "low": 2.0, "high": 2.5, "of": 12},
 }  # fmt: skip
 QUIET = {"value": 1.0, "low": 0.99, "high": 1.01, "of": 12, "calm": True}

@@ -17,7 +17,7 @@ def test_a_section_has_tables_pictures_and_its_bench(results):
     report = make([results()])
     (found,) = report.sections
     assert found.title == "domains: tiny"
-    assert [type(part) for part in found.parts] == [Note, Table, Picture]
+    assert [type(part) for part in found.parts] == [Note, Table, Note, Picture]
     assert (found.warnings, report.warnings) == ((), ())
     html = web.page(report)
     for said in (
@@ -95,7 +95,7 @@ def test_without_matplotlib_the_rest_is_there(results, monkeypatch):
 
     monkeypatch.setattr(charts, "import_module", missing)
     (found,) = make([results()]).sections
-    assert [type(part) for part in found.parts] == [Note, Table, Note]
+    assert [type(part) for part in found.parts] == [Note, Table, Note, Note]
     assert "forerun[lab]" in found.parts[-1].text
 
 
@@ -129,8 +129,8 @@ EVIL = "<script>x</script> | `a` *b* [l](u) \u202e"
 
 
 def evil(results):
-    arm = {"drafted": 0, "same_text": 1, "answers": 1}
-    arm |= dict.fromkeys(("ms_per_token", "speedup", "verdict", "tau", "acceptance", "draft_share"))
+    arm = {"drafted": 0, "same_text": 1, "answers": 1, "acceptance_by_position": []}
+    arm |= dict.fromkeys(("ms_per_token", "speedup", "speedup_answer", "verdict", "tau", "acceptance", "draft_share"))
     work = {EVIL: {"prompts": 1, "noise": None, "arms": {"plain": arm, EVIL: arm}}}
     figures = {"workloads": work, "noise": None, "left_out": [EVIL]}
     return results("<b>", bench={"model": EVIL, "processor": EVIL}, figures=figures, answers={"relative_to": EVIL})

@@ -1,7 +1,6 @@
 """Sweeps: what a point holds, where arms cross, what is drawn; batches and prompts of exact lengths."""
 
 import itertools
-from collections import Counter
 
 import pytest
 
@@ -11,6 +10,7 @@ from forerun.lab.arms import Listener
 from forerun.lab.bench import Bench
 from forerun.lab.paired import Asked
 from forerun.lab.run import Run
+from forerun.lab.sample import Sample
 from forerun.lab.sweeps.batch import batches, engine_for, filled, run_batch
 from forerun.lab.sweeps.context import Cutter, LongText, lengths, long_text, run_context
 from forerun.lab.sweeps.groups import Group, measure_groups
@@ -58,6 +58,14 @@ def test_an_arm_crosses_where_it_is_not_faster_beyond_the_noise(verdicts, where)
         (["faster", "slower"], "not faster than plain decoding from batch 2 on"),
         (["no difference", "faster"], "not faster than plain decoding at batch 1, but again at 2"),
         ([None, "too few prompts"], "too few prompts to say"),
+        (
+            ["faster", "too few prompts"],
+            "faster than plain decoding at batch 1; too few prompts to say at batch 2",
+        ),
+        (
+            ["too few prompts", "no difference"],
+            "not faster than plain decoding from batch 2 on; too few prompts to say at batch 1",
+        ),
     ],
 )
 def test_crossings_are_said_in_words(verdicts, said):
@@ -66,19 +74,55 @@ def test_crossings_are_said_in_words(verdicts, said):
     assert note.text == f"ngram: {said}"
 
 
-def test_every_size_answers_the_same_prompts_in_whole_batches():
+def test_batches_share_no_prompt_and_a_round_asks_the_same_ones_again():
     prompts = [(i,) for i in range(8)]
-    for size, count in ((1, 8), (2, 4), (4, 4), (8, 3)):  # never fewer batches than an interval needs
-        groups = batches(prompts, size, 1, 0)
-        assert len(groups) == count
+    for size, count in ((1, 8), (2, 4), (3, 2), (8, 1)):
+        groups = batches(prompts, size, 2, 0)
+        first, second = groups[:count], groups[count:]
         assert {len(group.prompts) for group in groups} == {size}
-        rounds = Counter(group.name.split(".")[0] for group in groups)
-        for done in rounds:
-            asked = list(itertools.chain(*(g.prompts for g in groups if g.name.startswith(f"{done}."))))
-            assert sorted(asked) == prompts
-    assert len({group.name for group in groups}) == len(groups)
-    assert batches(prompts, 8, 1, 0) == groups
-    assert len({group.prompts for group in groups}) > 1, "each round has an order of its own"
+        asked = list(itertools.chain(*(group.prompts for group in first)))
+        assert len(set(asked)) == len(asked) == count * size
+        assert [(group.name, group.prompts) for group in first] == [(group.name, group.prompts) for group in second]
+        assert len({group.name for group in first}) == count
+        assert ({group.round for group in first}, {group.round for group in second}) == ({0}, {1})
+        order = list(itertools.chain(*(group.prompts for group in batches(prompts, 1, 1, 0))))
+        assert asked == order[: count * size], "the order, and so who is left out, is the same at each size"
+        assert [group.first for group in first] == list(range(0, count * size, size))
+    assert batches(prompts, 1, 1, 0) != batches(prompts, 1, 1, 1)
+
+
+def test_repetitions_make_no_interval_out_of_two_batches(bench):
+    figures, _ = run_batch(bench, Run("batch", None, {}), (3,), ["ngram"], [WORK], Asked(FIXED, rounds=4))
+    ((found,),) = (made["points"] for made in figures["sets"].values())
+    assert (found["batches"], found["arms"]["ngram"]["prompts"], found["noise"]["of"]) == (2, 2, 2)
+    assert found["arms"]["ngram"]["speedup"]["low"] is None
+    said = spoken(view(figures))
+    assert "different batches, none with a prompt in common: 2 of 3; below 6 there is no interval" in said
+
+
+def test_each_prompt_of_a_batch_draws_for_itself(bench):
+    arm, drawn_alike = bench.plain(), {"max_tokens": 12, "ignore_eos": True, "temperature": 1.0, "seed": 3}
+    ids = bench.tokens([{"role": "user", "content": TEXTS[0]}])
+    both = arm.answer([ids, ids], drawn_alike).ids
+    alone = [arm.answer([ids], {**drawn_alike, "seed": seed}).ids[0] for seed in (3, 4)]
+    assert list(both) == alone
+    assert both[0] != both[1]
+
+
+def test_seeds_move_on_from_group_to_group():
+    seen = []
+
+    class Heard:
+        name = "a"
+
+        def answer(self, prompts, params, listener=None):
+            seen.append(params["seed"])
+            return Sample(1, 1, 0.1, 0.1, 0.1, 1, 1, {}, 2, 2, 0, 0, (), (), "x")
+
+    groups = [Group("one", ((1,), (2,)), first=0), Group("two", ((3,), (4,)), first=2)]
+    asked = Asked({"max_tokens": 4, "temperature": 1.0, "seed": 7})
+    measure_groups(Run("batch", None, {}), [Heard()], groups, asked, key="k", workload="w")
+    assert seen == [7, 7, 9]  # the first is the warm-up
 
 
 def test_the_largest_batch_has_room_and_different_prompts(bench):
@@ -98,11 +142,11 @@ def test_a_batch_sweep_times_whole_batches(bench):
     (name,) = figures["sets"]
     one, three = figures["sets"][name]["points"]
     assert (one["value"], three["value"]) == (1, 3)
-    assert (one["arms"]["ngram"]["prompts"], three["arms"]["ngram"]["prompts"]) == (6, 4)
+    assert (one["arms"]["ngram"]["prompts"], three["arms"]["ngram"]["prompts"]) == (6, 2)
     assert one["arms"]["plain"]["filled"] == three["arms"]["plain"]["filled"] == 1.0
-    assert three["arms"]["plain"]["tokens"] == 4 * 3 * 11
-    assert three["arms"]["ngram"]["same_text"] == 4
-    assert three["noise"]["of"] == 4
+    assert three["arms"]["plain"]["tokens"] == 2 * 3 * 11
+    assert three["arms"]["ngram"]["same_text"] == 2
+    assert (one["noise"]["of"], three["noise"]["of"]) == (6, 2)
     answers = {unit.samples["plain"].answers for unit in samples.units}
     assert answers == {1, 3}
     said = spoken(view(figures))
@@ -180,7 +224,7 @@ def test_a_context_sweep_asks_each_piece_at_each_length(bench):
     assert {point["arms"]["suffix"]["prompts"] for point in points} == {3}
     assert all(point["arms"]["plain"]["first_ms"] > 0 for point in points)
     assert len(samples.units) == 2 * 3 * 2
-    assert "faster than plain decoding" in spoken(view(figures))
+    assert "suffix: too few prompts to say" in spoken(view(figures))
 
 
 def test_groups_are_logged_with_their_point_and_kept_ones_not_measured_again(bench):
@@ -213,6 +257,8 @@ def test_a_temperature_sweep_keeps_the_texts_of_seeds_and_says_who_draws_for_its
     assert points[0]["arms"][drafters[1]]["same_text"] == 3, "nothing is drawn at 0"
     digests = [{unit.samples["plain"].digest for unit in samples.units[i : i + 3]} for i in (0, 3)]
     assert digests[0] != digests[1]
+    assert "left out" not in spoken(view(figures))
+    assert "left out, too long for the context: mine/p9" in spoken(view({**figures, "left_out": ["mine/p9"]}))
     assert any("draws for itself" in note for note in figures["notes"])
     assert not any("changed" in note for note in figures["notes"])
 

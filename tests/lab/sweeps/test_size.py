@@ -1,5 +1,7 @@
 """Formats and targets that are visited one at a time: what is said of them, and what is predicted from costs."""
 
+from dataclasses import replace
+
 import pytest
 
 from forerun.assemble import Config
@@ -13,9 +15,10 @@ from forerun.lab.sweeps.kin import conclusion, facts
 from forerun.lab.sweeps.passes import Loader, Visits, visit
 from forerun.lab.sweeps.size import Candidate, answers, costs, run_size, share_out, view
 from forerun.lab.sweeps.size_costs import Timing, draft_model, room, run_costs
-from forerun.lab.sweeps.weights import deepened, interplay
+from forerun.lab.sweeps.weights import _depths, deepened, interplay
 from forerun.lab.views import spoken
 from forerun.testing.tiny import Tiny, write_folder
+from forerun.workloads.workload import Prompt
 
 TIMING = Timing(context=8, blocks=3, repeats=1)
 
@@ -54,8 +57,9 @@ def test_a_drafter_at_every_depth():
         deepened("ngram:depth=2", (1,))
 
 
-def format(name, best, as_good):
-    return {"name": name, "sets": {"w": {"drafters": {"d": {"best_depth": best, "as_good": as_good}}}}}
+def format(name, best, as_good, unknown=None):
+    found = {"best_depth": best, "as_good": as_good, "unknown": unknown}
+    return {"name": name, "sets": {"w": {"drafters": {"d": found}}}}
 
 
 def test_the_interplay_is_claimed_only_where_no_depth_serves_all_formats():
@@ -64,8 +68,20 @@ def test_the_interplay_is_claimed_only_where_no_depth_serves_all_formats():
     (said,) = interplay([format("bf16", 8, [8]), format("q4", 2, [2, 4])], ["w"], ["d"])
     assert "bf16: 8 (as good: 8); q4: 2 (as good: 2, 4)" in said
     assert said.endswith("the best draft length depends on the format")
-    (said,) = interplay([format("bf16", None, [])], ["w"], ["d"])
-    assert "too short" in said
+    for why in ("answers were too short to time", "too few prompts to say"):
+        (said,) = interplay([format("bf16", None, [], why), format("q4", 4, [4])], ["w"], ["d"])
+        assert f"bf16: {why}; q4: 4 (as good: 4)" in said
+        assert said.endswith("no conclusion about formats")
+
+
+@pytest.mark.parametrize(("prompts", "best", "as_good"), [(6, 4, [4, 8]), (5, None, [])])
+def test_no_depth_is_as_good_as_another_on_too_few_prompts(prompts, best, as_good):
+    arms = {"plain": sample(4), "plain again": sample(4), "d2": sample(3), "d4": sample(2), "d8": sample(2)}
+    samples = Samples([Unit("w", f"p{i}", 0, 0, arms) for i in range(prompts)])
+    found = _depths(samples, {2: "d2", 4: "d4", 8: "d8"})
+    assert (found["best_depth"], found["as_good"]) == (best, as_good)
+    assert (found["unknown"] is None) == (best is not None)
+    assert found["depths"]["4"]["speedup"]["value"] == 2.0
 
 
 def test_drafters_are_shared_out():
@@ -91,14 +107,18 @@ def test_targets_that_differ_in_size_alone_may_be_compared(tmp_path, work):
     loader, run = Loader(), Run("size", None, {})
     asked = Asked({"max_tokens": 8, "ignore_eos": True})
     candidates = [Candidate(small, ("ngram", "skip:layers=1")), Candidate(large, ("ngram",))]
-    figures, samples = run_size(loader, run, candidates, [work], asked)
+    long = replace(work, prompts=(*work.prompts, Prompt("long", ("x" * 600,))))
+    figures, samples = run_size(loader, run, candidates, [long], asked)
     assert figures["differ"] is None
     assert len(samples) == 2 * len(work) * (4 + 3)
     assert [target["layers"] for target in figures["targets"]] == [2, 4]
     (found,) = figures["targets"][0]["sets"].values()
     assert found["drafters"]["skip:layers=1"]["draft_ms_per_step"] > found["drafters"]["ngram"]["draft_ms_per_step"] > 0
     assert found["t1_ms"] > 0
-    assert "size is what differs" in spoken(view(figures))
+    said = spoken(view(figures))
+    assert "nothing that the files tell differs beside size; how the models were trained is not known" in said
+    assert figures["left_out"] == ["small: toys/long", "large: toys/long"]
+    assert "left out, too long for the context: small: toys/long, large: toys/long" in said
     assert "small: ngram, skip:layers=1" in answers(figures, candidates, "texts").shape
 
 

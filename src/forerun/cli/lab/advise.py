@@ -48,16 +48,19 @@ def run(args: argparse.Namespace) -> int:
         raise SpecError(f"--seconds takes a number from 1 to 86400, got {args.seconds:g}")
     drafters = common.chosen_drafters(args)
     workloads = [workload(name) for name in dict.fromkeys(args.prompts or ["dialogue"])]
+    names = [work.name for work in workloads]
+    if len(set(names)) < len(names):  # each is told by its name, in the file too
+        raise SpecError(f"--prompts need different names, got {', '.join(names)}: rename a file")
     params: dict[str, object] = {"max_tokens": common.least(args, "tokens")}
     if args.temperature or args.top_p != 1.0:
         params |= {"temperature": args.temperature, "top_p": args.top_p, "seed": args.seed}
     asked = Asked(params, seed=args.seed)
     seconds = min(args.seconds, 10.0) if args.quick else args.seconds
-    with common.session(args, "advise") as (bench, run):
+    with common.session(args, "advise", workloads=workloads, drafters=drafters) as (bench, run):
         found, samples = {}, []
         for work in run.track(workloads, "advise"):
             found[work.name], live = Advisor(bench, run, work, asked, seconds).advise(drafters)
             samples += live.to_json()
         figures = {"workloads": found, "budget_s": seconds}
-        said = answers(bench, drafters, workloads, asked)
+        said = answers(bench, drafters, workloads, asked, found)
         return common.deliver(run, bench.provenance(), said, figures, samples)

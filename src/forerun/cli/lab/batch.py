@@ -1,7 +1,8 @@
 """How many requests at once until speculation stops paying? Whole batches, beside plain decoding of the same ones.
 
 For each batch size: tokens a second of all requests, milliseconds a token of one, speed-up with its interval, and where
-it is not above 1 any more. Every size answers the same prompts, mixed and shuffled, with answers of one length.
+it is not above 1 any more. Every size answers the same prompts, mixed and drawn into batches that share none, with
+answers of one length. An interval takes six different batches: for larger ones give more prompts.
 
 examples:
   forerun lab batch
@@ -20,7 +21,8 @@ def add(parser: argparse.ArgumentParser) -> None:
     from forerun.lab.defaults import BATCH_PROMPTS, BATCH_TOKENS, BATCH_WORKLOADS, BATCHES, DRAFTERS
 
     shown = ",".join(map(str, BATCHES))
-    parser.add_argument("--batch", metavar="N,…", help=f"requests at once ({shown}, as far as there are prompts)")
+    help = f"requests at once ({shown}, as far as the prompts make six different batches)"
+    parser.add_argument("--batch", metavar="N,…", help=help)
     common.add_drafters(parser, DRAFTERS)
     common.add_data(parser, BATCH_WORKLOADS, BATCH_PROMPTS, BATCH_TOKENS, without=("turns", "ignore_eos"))
     parser.set_defaults(turns=1, ignore_eos=True)
@@ -33,16 +35,20 @@ def run(args: argparse.Namespace) -> int:
     from forerun.assemble import Config
     from forerun.core.options import build
     from forerun.lab.defaults import BATCHES
+    from forerun.lab.stats import FEWEST
     from forerun.lab.sweeps.batch import answers, engine_for, run_batch
 
     drafters, workloads, asked = common.chosen_drafters(args), common.chosen_workloads(args), common.asked(args)
     count = sum(map(len, workloads))
-    sizes = [size for size in BATCHES if size <= count][:: 2 if args.quick else 1]
+    sizes = [size for size in BATCHES if size * FEWEST <= count][:: 2 if args.quick else 1] or [1]
     if args.batch is not None:
         sizes = sorted(set(common.numbers("--batch", args.batch)))
     config = build(Config, {"model": args.model, **common.engine_options(args)}, "engine")
     engine = engine_for(config, sizes, drafters, workloads, int(asked.params["max_tokens"]))
-    with common.session(args, "batch", **engine) as (bench, run), common.step_log(args) as log:
+    with (
+        common.session(args, "batch", workloads=workloads, drafters=drafters, **engine) as (bench, run),
+        common.step_log(args) as log,
+    ):
         figures, samples = run_batch(bench, run, sizes, drafters, workloads, asked, log)
         said = answers(bench, sizes, drafters, workloads, asked)
         return common.deliver(run, bench.provenance(), said, figures, samples.to_json())

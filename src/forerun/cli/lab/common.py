@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 ENGINE = ("runtime", "weights", "kv", "dtype", "device", "verify", "threads", "max_len", "kv_tokens")
 QUICK = {"prompts": 3, "tokens": 32, "rounds": 1}
-_SAID = ("command", "experiment", "debug", "out", "log_steps", "version")  # options that do not change what is measured
+_SAID = ("command", "experiment", "debug", "out", "log_steps", "version")  # options that are not what is measured
 
 
 def add_engine(parser: argparse.ArgumentParser, without: Collection[str] = ()) -> None:
@@ -143,35 +143,63 @@ def engine_options(args: argparse.Namespace) -> dict[str, object]:
 
 
 @contextmanager
-def session(args: argparse.Namespace, experiment: str, **engine: object) -> Iterator[tuple[Bench, Run]]:
-    """The bench and the run of an experiment. `engine` are further fields of Config.
+def session(
+    args: argparse.Namespace,
+    experiment: str,
+    *,
+    workloads: Sequence[Workload] = (),
+    drafters: Sequence[str] = (),
+    **engine: object,
+) -> Iterator[tuple[Bench, Run]]:
+    """The bench and the run of an experiment, which asks `workloads` and measures `drafters` (specs): what they are is
+    part of what the run is known again by. `engine` are further fields of Config.
 
     Where it is broken off, what was measured is kept beside --out, and how to go on is said.
     """
     from forerun.assemble import Config
     from forerun.core.options import build
+    from forerun.lab import machine
     from forerun.lab.bench import Bench
     from forerun.lab.run import check_out
 
     config = build(Config, {"model": args.model, **engine_options(args), **engine}, "engine")
     check_out(args.out)
+    opened = machine.moment()  # before the model is loaded, which is a load itself
     bench = Bench.open(config)
-    run = begin(args, experiment, fingerprint=bench.target.spec.fingerprint, stack=bench.stack)
+    run = begin(
+        args,
+        experiment,
+        workloads=workloads,
+        drafters=drafters,
+        opened=opened,
+        fingerprint=bench.target.spec.fingerprint,
+        stack=bench.stack,
+    )
     with kept(run):
         yield bench, run
 
 
-def begin(args: argparse.Namespace, experiment: str, **facts: object) -> Run:
-    """The run that the options ask for; whatever does not change what is measured is left out of the ask, and `facts`
-    that options do not tell are put in."""
-    from forerun import __version__
+def begin(
+    args: argparse.Namespace,
+    experiment: str,
+    *,
+    workloads: Sequence[Workload] = (),
+    drafters: Sequence[str] = (),
+    opened: Mapping[str, object] | None = None,
+    **known: object,
+) -> Run:
+    """The run that the options ask for; whatever does not change what is measured is left out of the ask, and what
+    options do not tell is put in: `forerun.lab.run.facts`, and `known` facts. `opened` is the moment it began, now if
+    None. A run that logs its steps is never gone on with: of kept units the steps would be missing."""
     from forerun.lab import machine
-    from forerun.lab.run import Run
+    from forerun.lab.run import Run, facts
 
+    opened = machine.moment() if opened is None else opened
     options = {key: _plain(value) for key, value in vars(args).items() if key not in _SAID}
-    ask = {**options, "forerun": __version__, "commit": machine.commit(), "processor": machine.processor(), **facts}
-    logged = getattr(args, "log_steps", None) is not None  # of kept units the steps would be missing
-    return Run(experiment, args.out, ask, resume=not logged)
+    if hasattr(args, "log_steps"):
+        options["log_steps"] = args.log_steps is not None  # a drafter that is asked for signals is slower
+    ask = {**options, **facts(opened, workloads, drafters), **known}
+    return Run(experiment, args.out, ask, resume=not options.get("log_steps"), opened=opened)
 
 
 @contextmanager
@@ -192,14 +220,14 @@ def _plain(value: object) -> object:
 
 @contextmanager
 def kept(run: Run) -> Iterator[None]:
-    """Says on the way out of a run that was broken off where its state is."""
+    """Says at first what becomes of an interrupted run, and where the state of this one is if it is broken off."""
     try:
-        if run.resumed:
-            print(f"going on with {run.partial}: {run.resumed} units are measured already", file=sys.stderr)
+        for notice in run.notices:
+            print(notice, file=sys.stderr)
         yield
     except BaseException:
         run.discard()
-        if run.out is not None and run.done:
+        if run.keeps and run.done:
             print(f"{run.done} units are kept in {run.partial}: the same command goes on from there", file=sys.stderr)
         raise
 

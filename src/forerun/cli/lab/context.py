@@ -48,7 +48,10 @@ def run(args: argparse.Namespace) -> int:
         raise SpecError(f"--pieces takes a whole number from 1 up, got {args.pieces}")
     drafters, asked, text = common.chosen_drafters(args), common.asked(args), long_text(args.text)
     wanted = None if args.context is None else common.numbers("--context", args.context)
-    with common.session(args, "context") as (bench, run), common.step_log(args) as log:
+    with (
+        common.session(args, "context", workloads=[text.as_workload], drafters=drafters) as (bench, run),
+        common.step_log(args) as log,
+    ):
         cutter = Cutter(bench, text, args.question or QUESTION)
         limit = bench.target.spec.max_len - int(asked.params["max_tokens"])
         sizes = lengths(wanted, CONTEXTS, cutter, limit)

@@ -43,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
     named = args.baseline or []
     python = check_baselines(named, asked.params)
     with (
-        common.session(args, "domains") as (bench, run),
+        common.session(args, "domains", workloads=workloads, drafters=drafters) as (bench, run),
         common.step_log(args) as log,
         baseline_arms(named, bench, python) as others,
     ):

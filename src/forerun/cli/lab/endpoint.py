@@ -75,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
     setup = _setup(args, len(talked))
     prices = read_prices(args.prices, setup.models)
     recount = _recount(args.tokenizer)
-    measuring = common.begin(args, "endpoint")
+    measuring = common.begin(args, "endpoint", workloads=workloads)
     with common.kept(measuring):
         told, records = measure(measuring, setup, talked, recount)
         found = figures([Part.from_json(record) for record in records], prices)

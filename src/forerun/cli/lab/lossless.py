@@ -63,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
     workloads = common.chosen_workloads(args)
     if args.quick:
         workloads = [work.take(1) for work in workloads]
-    with common.session(args, "lossless") as (bench, run):
+    with common.session(args, "lossless", workloads=workloads, drafters=args.drafter or ()) as (bench, run):
         drafters = list(dict.fromkeys(args.drafter or default_drafters(bench.target.spec.layers)))
         figures, samples = run_lossless(bench, run, drafters, workloads, setup)
         said = answers(bench, drafters, workloads, setup)

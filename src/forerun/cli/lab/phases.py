@@ -25,7 +25,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     common.add_drafters(parser, defaults.PHASES_DRAFTERS)
     common.add_data(parser, defaults.PHASES_WORKLOADS, defaults.PROMPTS, defaults.PHASES_TOKENS)
     common.add_engine(parser)
-    common.add_output(parser)
+    common.add_output(parser, log=True)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -37,7 +37,10 @@ def run(args: argparse.Namespace) -> int:
     drafters, workloads, asked = common.chosen_drafters(args), common.chosen_workloads(args), common.asked(args)
     for spec in drafters:
         base_plan(spec)  # refused before a model is loaded
-    with common.session(args, "phases") as (bench, run):
-        figures, samples = run_phases(bench, run, drafters, workloads, asked, depths)
+    with (
+        common.session(args, "phases", workloads=workloads, drafters=drafters) as (bench, run),
+        common.step_log(args) as log,
+    ):
+        figures, samples = run_phases(bench, run, drafters, workloads, asked, depths, log)
         said = answers(bench, drafters, workloads, asked)
         return common.deliver(run, bench.provenance(), said, figures, samples.to_json())

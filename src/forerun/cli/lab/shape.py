@@ -41,7 +41,10 @@ def run(args: argparse.Namespace) -> int:
     drafters, workloads, asked = common.chosen_drafters(args), common.chosen_workloads(args), common.asked(args)
     for spec in drafters:
         shapes(spec, grid, None)  # refused before a model is loaded
-    with common.session(args, "shape") as (bench, run), common.step_log(args) as log:
+    with (
+        common.session(args, "shape", workloads=workloads, drafters=drafters) as (bench, run),
+        common.step_log(args) as log,
+    ):
         figures, samples = run_shape(bench, run, drafters, workloads, asked, grid, log)
         said = answers(bench, drafters, workloads, asked, grid)
         return common.deliver(run, bench.provenance(), said, figures, samples.to_json())

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from forerun.lab.run import Run
     from forerun.lab.sweeps.passes import Loader
     from forerun.lab.sweeps.size import Candidate
+    from forerun.workloads.workload import Workload
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -44,7 +45,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     costs.add_argument("--blocks", type=int, default=5, help="how often targets and drafters are timed in turn (5)")
     common.add_data(parser, SWEEP_WORKLOADS, SWEEP_PROMPTS, SWEEP_TOKENS)
     common.add_engine(parser, without=("model",))
-    common.add_output(parser)
+    common.add_output(parser, log=True)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -57,6 +58,8 @@ def run(args: argparse.Namespace) -> int:
     from forerun.lab.sweeps.passes import Loader
     from forerun.lab.sweeps.size import Candidate, share_out
 
+    if args.acceptance is not None and args.log_steps is not None:
+        raise SpecError("--acceptance times forwards and takes no steps: leave out --log-steps")
     candidates = []
     for model, specs in share_out(args.model or [], common.chosen_drafters(args)).items():
         if is_random(model) and args.acceptance is None:
@@ -76,9 +79,9 @@ def _asked(args: argparse.Namespace, loader: Loader, candidates: Sequence[Candid
     from forerun.lab.sweeps.size import answers, run_size
 
     workloads, asked = common.chosen_workloads(args), common.asked(args)
-    run = _begin(args, loader, candidates)
-    with common.kept(run):
-        figures, samples = run_size(loader, run, candidates, workloads, asked)
+    run = _begin(args, loader, candidates, workloads)
+    with common.kept(run), common.step_log(args) as log:
+        figures, samples = run_size(loader, run, candidates, workloads, asked, log)
         said = answers(figures, candidates, f"{data(workloads, asked)}; every target visited twice")
         return common.deliver(run, _bench(args, loader, candidates), said, figures, samples)
 
@@ -102,9 +105,18 @@ def _predicted(args: argparse.Namespace, loader: Loader, candidates: Sequence[Ca
         return common.deliver(run, _bench(args, loader, candidates), said, figures, samples)
 
 
-def _begin(args: argparse.Namespace, loader: Loader, candidates: Sequence[Candidate]) -> Run:
+def _begin(
+    args: argparse.Namespace, loader: Loader, candidates: Sequence[Candidate], workloads: Sequence[Workload] = ()
+) -> Run:
     first = loader.open(candidates[0].config)
-    return common.begin(args, "size", fingerprint=first.target.spec.fingerprint, stack=first.stack)
+    return common.begin(
+        args,
+        "size",
+        workloads=workloads,
+        drafters=[spec for candidate in candidates for spec in candidate.drafters],
+        fingerprint=first.target.spec.fingerprint,
+        stack=first.stack,
+    )
 
 
 def _bench(args: argparse.Namespace, loader: Loader, candidates: Sequence[Candidate]) -> dict[str, object]:

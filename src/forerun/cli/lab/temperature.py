@@ -43,7 +43,10 @@ def run(args: argparse.Namespace) -> int:
     asked = Asked(params, common.least(args, "rounds"), args.turns, args.seed)
     for value in values:
         SamplingParams(temperature=value, top_p=args.top_p, seed=args.seed)  # refused before anything is loaded
-    with common.session(args, "temperature") as (bench, run), common.step_log(args) as log:
+    with (
+        common.session(args, "temperature", workloads=workloads, drafters=drafters) as (bench, run),
+        common.step_log(args) as log,
+    ):
         figures, samples = run_temperature(bench, run, values, args.top_p, drafters, workloads, asked, log)
         said = answers(bench, values, args.top_p, drafters, workloads, asked)
         return common.deliver(run, bench.provenance(), said, figures, samples.to_json())

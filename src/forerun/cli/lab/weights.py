@@ -28,7 +28,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     common.add_drafters(parser, DRAFTERS)
     common.add_data(parser, SWEEP_WORKLOADS, SWEEP_PROMPTS, SWEEP_TOKENS)
     common.add_engine(parser, without=("weights", "kv", "dtype", "device"))
-    common.add_output(parser)
+    common.add_output(parser, log=True)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -50,9 +50,9 @@ def run(args: argparse.Namespace) -> int:
     check_out(args.out)
     loader = Loader()
     prints = loader.open(configs[0]).target.spec.fingerprint
-    run = common.begin(args, "weights", fingerprint=prints)
-    with common.kept(run):
-        figures, samples = run_weights(loader, run, configs, drafters, depths, workloads, asked)
+    run = common.begin(args, "weights", workloads=workloads, drafters=drafters, fingerprint=prints)
+    with common.kept(run), common.step_log(args) as log:
+        figures, samples = run_weights(loader, run, configs, drafters, depths, workloads, asked, log)
         bench = provenance(loader, configs[0], weights=args.weights, kv=args.kv, formats=None)
         said = answers(configs, figures, drafters, data(workloads, asked))
         return common.deliver(run, bench, said, figures, samples)

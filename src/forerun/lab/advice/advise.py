@@ -14,42 +14,28 @@ from statistics import median
 from time import perf_counter
 from typing import Any
 
-from forerun.assemble import split_plan
 from forerun.core.errors import SpecError
-from forerun.core.options import Spec
-from forerun.core.plan import Plan
-from forerun.drafters.names import drafter_entry
-from forerun.lab.advice.elsewhere import llama_cpp, vllm
+from forerun.lab.advice.grid import Candidate, candidates, in_turn
+from forerun.lab.advice.recommend import recommend
 from forerun.lab.advice.replay import Known, can_replay
 from forerun.lab.advice.replay import replay as replayed
 from forerun.lab.arms import Arm
 from forerun.lab.bench import AGAIN, PLAIN, Bench
 from forerun.lab.costs.curve import Grid
 from forerun.lab.costs.curve import measure as measure_curve
-from forerun.lab.domains import data, noise_note
-from forerun.lab.paired import Asked, Samples, Unit, arm_figures, measure, noise, noise_figures, rounded, user
+from forerun.lab.paired import Asked, Samples, Unit, _Session, arm_figures, noise, noise_figures, rounded, user
 from forerun.lab.run import Answers, Run
-from forerun.lab.sample import Sample
-from forerun.lab.stats import total_ratio
-from forerun.lab.views import Chart, Note, Series, Table, View, interval, number
-from forerun.workloads.workload import Workload
+from forerun.lab.sample import Sample, digest
+from forerun.lab.stats import FEWEST, Interval, total_ratio, verdict
+from forerun.workloads.workload import Prompt, Workload
 
-DEPTHS = (1, 2, 3, 4, 6, 8, 12, 15)
-TREES = ((4, 2, 7), (4, 3, 15), (8, 2, 15), (8, 3, 15))  # depth, width, nodes
 ROWS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16)
-SCOUTS = 3  # prompts that all candidates are tried on, before the poor ones are dropped
+KNOWN = 4  # answers of plain decoding, at least, that candidates are led along
+SCOUTS = 3  # of them that all candidates are tried on, before the poor ones are dropped
 NEAR = 0.9  # part of the best one's speed that a candidate needs to stay
 FINALISTS = 3
+ROUNDS = 3  # most of the live measurement
 SHARES = {"plain": 0.25, "replay": 0.3}  # of the time; what is left is for measuring live
-FEWEST = 4  # prompts
-
-
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """A drafter and a shape: `spec` is what an engine would be given."""
-
-    spec: str
-    plan: Plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,70 +56,68 @@ class Costs:
         return self.by_rows[low] + slope * (rows - low)
 
 
-def candidates(drafters: Sequence[str]) -> list[Candidate]:
-    """The grid: for each drafter every depth as a chain, and where it grows trees some of these. What a spec says of
-    the shape itself (`ngram:depth=5`) is taken as it is."""
-    found: dict[str, Candidate] = {}
-    for text in drafters:
-        spec = Spec.parse(text)
-        plan, _, own = split_plan(spec)
-        heeds = drafter_entry(spec.name).heeds
-        shaped = set(spec.values) & {"depth", "nodes", "width"}
-        plans = [plan] if shaped or "depth" not in heeds else [replace(plan, depth=depth) for depth in DEPTHS]
-        if not shaped and "width" in heeds:
-            plans += [replace(plan, depth=d, width=w, nodes=n) for d, w, n in TREES]
-        for each in plans:
-            named = spelled(spec.name, own, each, Plan(drafter_entry(spec.name).depth))
-            found.setdefault(named, Candidate(named, each))
-    return list(found.values())
-
-
-def spelled(name: str, own: Mapping[str, object], plan: Plan, default: Plan) -> str:
-    """A drafter's spec with the fields of the plan that are not its default."""
-    fields = {field: getattr(plan, field) for field in ("depth", "width", "nodes", "confidence")}
-    values = {**own, **{key: value for key, value in fields.items() if value != getattr(default, key)}}
-    return f"{name}:{','.join(f'{key}={value}' for key, value in values.items())}" if values else name
-
-
 class Advisor:
-    """One workload's way from prompts to a recommendation, within `seconds`."""
+    """One workload's way from prompts to a recommendation, within `seconds` as far as they reach for FEWEST prompts
+    measured live. Of each prompt the first turn is asked."""
 
     def __init__(self, bench: Bench, run: Run, work: Workload, asked: Asked, seconds: float) -> None:
-        self._bench, self._run, self._work, self._asked = bench, run, work, asked
-        self._seconds = seconds
         self._began = perf_counter()
+        self._bench, self._run, self._work = bench, run, work
+        self._asked = replace(asked, rounds=1, turns=1)
+        self._seconds = seconds
+        self._room = bench.target.spec.max_len - int(asked.params["max_tokens"])
+        self._cases, self._left_out = self._fitting()
         self.spent: dict[str, float] = {}
 
     def advise(self, drafters: Sequence[str]) -> tuple[dict[str, Any], Samples]:
         """The figures of this workload, and the live samples behind them."""
         known, plain = self._plain()
         costs = self._costs(known, plain)
-        ranked = self._rank(candidates(drafters), known, costs)
+        ranked, untried = self._rank(candidates(drafters), known, costs)
         finalists = [entry["spec"] for entry in ranked[:FINALISTS] if entry["speedup"] > 1.0]
         live = [spec for spec in drafters if not self._can_replay(spec)]
         samples = self._live([*finalists, *live])
-        floor = noise(samples)
-        arms = {name: arm_figures(samples, name, floor=floor) for name in [PLAIN, *finalists, *live]}
+        floor = noise(samples) if samples.pairs(PLAIN, AGAIN) else None
+        arms = {name: judged(samples, name, floor) for name in [PLAIN, *finalists, *live]}
+        self.spent["total"] = perf_counter() - self._began
         found = {
             "prompts": len(known),
             "ms_by_rows": {str(rows): rounded(1e3 * s) for rows, s in costs.by_rows.items()},
             "rest_ms": rounded(1e3 * costs.rest),
             "candidates": ranked,
+            "untried": untried,
             "noise": noise_figures(samples),
             "arms": arms,
-            "recommend": recommend(arms, self._bench),
+            "live": {
+                "prompts": len({unit.prompt for unit in samples.units}),
+                "rounds": 1 + max(unit.round for unit in samples.units),
+            },
+            "left_out": list(samples.left_out),
+            "recommend": recommend(arms, self._bench.base.config, self._asked.params),
+            "budget_s": self._seconds,
             "seconds": {name: round(value, 2) for name, value in self.spent.items()},
         }
         return found, samples
+
+    def _fitting(self) -> tuple[list[tuple[int, Prompt]], list[str]]:
+        """The prompts beside which an answer fits, each with its number, in an order that is spread over the workload;
+        and the names of the rest."""
+        cases: list[tuple[int, Prompt]] = []
+        left_out = []
+        for index, prompt in enumerate(self._work.prompts):
+            if len(self._bench.tokens(user(prompt.turns[:1]))) <= self._room:
+                cases.append((index, prompt))
+            else:
+                left_out.append(f"{self._work.name}/{prompt.id}")
+        step = max(1, len(cases) // FEWEST)
+        return [case for first in range(step) for case in cases[first::step]], left_out
 
     def _plain(self) -> tuple[list[Known], list[Sample]]:
         """Answers of plain decoding, as many prompts as the time allows."""
         arm, known, samples = self._bench.plain(), list[Known](), list[Sample]()
         start, params = perf_counter(), dict(self._asked.params)
-        for index, prompt in enumerate(self._work.prompts):
+        for index, prompt in self._cases:
             ids = self._bench.tokens(user(prompt.turns[:1]))
-            if len(ids) + params["max_tokens"] > self._bench.target.spec.max_len:
-                continue
             mine = {**params, "seed": params["seed"] + index} if params.get("seed") is not None else params
 
             def ask(ids: list[int] = ids, mine: dict[str, Any] = mine) -> dict[str, Any]:
@@ -144,7 +128,7 @@ class Advisor:
             if len(record["ids"]) > 1:
                 known.append(Known(tuple(ids), tuple(record["ids"]), mine))
                 samples.append(Sample.from_json(record["sample"]))
-            if len(known) >= FEWEST and perf_counter() - start > SHARES["plain"] * self._seconds:
+            if len(known) >= KNOWN and perf_counter() - start > SHARES["plain"] * self._seconds:
                 break
         if not known:
             raise SpecError(f"no prompt of {self._work.name!r} has an answer of two tokens that fits the context")
@@ -168,21 +152,33 @@ class Advisor:
         self.spent["curve"] = perf_counter() - start
         return Costs(by_rows, rest)
 
-    def _rank(self, grid: Sequence[Candidate], known: Sequence[Known], costs: Costs) -> list[dict[str, Any]]:
-        """Candidates that can be replayed, the fastest first: all on a few prompts, those near the best on the rest."""
+    def _rank(
+        self, grid: Sequence[Candidate], known: Sequence[Known], costs: Costs
+    ) -> tuple[list[dict[str, Any]], list[str]]:
+        """Candidates that can be replayed, all on a few answers and those near the best on the rest; and the specs that
+        there was no time for. Those led along every answer come first, each part with the fastest first."""
         start, deadline = perf_counter(), SHARES["replay"] * self._seconds
-        grid = [c for c in grid if self._can_replay(c.spec)]
+
+        def late(done: int) -> bool:
+            return done >= FINALISTS and perf_counter() - start > deadline
+
+        waiting = [c for c in in_turn(grid) if self._can_replay(c.spec)]
         scouts = known[:: max(1, len(known) // SCOUTS)][:SCOUTS]
-        first = {c: self._predict(c, scouts, costs) for c in grid}
+        first: dict[Candidate, dict[str, Any]] = {}
+        while waiting and not late(len(first)):
+            candidate = waiting.pop(0)
+            first[candidate] = self._predict(candidate, scouts, costs)
         best = max((entry["speedup"] for entry in first.values()), default=1.0)
-        near = sorted((c for c in grid if first[c]["speedup"] >= NEAR * best), key=lambda c: -first[c]["speedup"])
+        near = sorted((c for c in first if first[c]["speedup"] >= NEAR * best), key=lambda c: -first[c]["speedup"])
         final: dict[Candidate, dict[str, Any]] = {}
         for candidate in near:
-            late = perf_counter() - start > deadline and len(final) >= FINALISTS
-            final[candidate] = first[candidate] if late else self._predict(candidate, known, costs)
-        rest = [entry for c, entry in first.items() if c not in final]
+            if late(len(final)):
+                break
+            final[candidate] = self._predict(candidate, known, costs)
+        rest = [entry for candidate, entry in first.items() if candidate not in final]
         self.spent["replay"] = perf_counter() - start
-        return sorted(final.values(), key=lambda e: -e["speedup"]) + sorted(rest, key=lambda e: -e["speedup"])
+        ranked = [entry for part in (list(final.values()), rest) for entry in sorted(part, key=lambda e: -e["speedup"])]
+        return ranked, [candidate.spec for candidate in waiting]
 
     def _can_replay(self, spec: str) -> bool:
         return can_replay(self._bench.arm(spec).engine.parts.drafter)
@@ -211,127 +207,69 @@ class Advisor:
                 "answers": len(known),
             }
 
-        found: dict[str, Any] = self._run.unit(f"{self._work.name}/replay/{candidate.spec}/{len(known)}", ask)
+        which = digest([(*answer.prompt, *answer.answer) for answer in known])  # a run that goes on may know more
+        found: dict[str, Any] = self._run.unit(f"{self._work.name}/replay/{candidate.spec}/{which}", ask)
         return found
 
     def _live(self, specs: Sequence[str]) -> Samples:
-        """Finalists beside plain decoding, prompt by prompt, as long as there is time (and on three prompts if not)."""
-        start = perf_counter()
+        """Finalists beside plain decoding, prompt by prompt: at least FEWEST of them, then as long as there is time."""
+        start, name = perf_counter(), self._work.name
         arms: list[Arm] = [self._bench.plain(), self._bench.plain(AGAIN), *(self._bench.arm(spec) for spec in specs)]
-        once = replace(self._asked, rounds=1, turns=1)
-        units, left = list[Unit](), list[str]()
-        for turn, prompt in self._turns():
-            one = Workload(self._work.name, (prompt,), self._work.source)
-            found = measure(self._bench, self._run, arms, [one], once, key=f"{self._work.name}/live/{turn}")
-            units += [replace(unit, round=turn) for unit in found.units]
-            left += found.left_out
-            enough = len({unit.prompt for unit in units}) >= FEWEST
-            if enough and perf_counter() - self._began > self._seconds:
+        session = _Session(self._bench, arms, self._asked, self._room, None)  # one, so that arms are warmed up once
+        who, least = "+".join(specs), min(FEWEST, len(self._cases))
+        units = list[Unit]()
+        for round, index, prompt in self._turns():
+            key = f"{name}/live/{who}/{prompt.id}/{round}"
+            (turn,) = self._run.unit(key, lambda: session.unit(name, index, prompt, round))  # noqa: B023 - called at once
+            found = {arm: Sample.from_json(value) for arm, value in turn.items()}
+            units.append(Unit(name, prompt.id, 0, round, found))
+            if len({unit.prompt for unit in units}) >= least and perf_counter() - self._began > self._seconds:
                 break
         self.spent["live"] = perf_counter() - start
-        return Samples(units, left)
+        return Samples(units, self._left_out)
 
-    def _turns(self) -> Iterator[tuple[int, Any]]:
-        """Prompts in an order spread over the workload; three rounds if time allows."""
-        prompts = [p for p in self._work.prompts if self._fits(p.turns[0])]
-        step = max(1, len(prompts) // FEWEST)
-        spread = [prompt for first in range(step) for prompt in prompts[first::step]]
-        for turn in range(3):
-            for prompt in spread:
-                yield turn, prompt
-
-    def _fits(self, text: str) -> bool:
-        room = self._bench.target.spec.max_len - int(self._asked.params["max_tokens"])
-        return len(self._bench.tokens(user((text,)))) <= room
+    def _turns(self) -> Iterator[tuple[int, int, Prompt]]:
+        """Rounds, numbers and prompts in the order in which they are asked."""
+        for round in range(ROUNDS):
+            for index, prompt in self._cases:
+                yield round, index, prompt
 
 
-def recommend(arms: Mapping[str, Any], bench: Bench) -> dict[str, Any]:
-    """The fastest arm by total time if it is faster beyond the noise, else none; with commands for it."""
-    ranked = sorted(
-        (n for n in arms if n != PLAIN), key=lambda n: -((arms[n]["speedup_total"] or {"value": 0})["value"])
-    )
-    best = ranked[0] if ranked else PLAIN
-    pays = arms[best]["verdict"] == "faster"
-    if not ranked:
-        why = "no candidate was expected to be faster than plain decoding"
-    elif pays:
-        why = "faster than plain decoding beyond the noise of this machine"
-    else:
-        why = f"the best candidate, {best}, is not faster beyond the noise of this machine ({arms[best]['verdict']})"
-    spec = best if pays else "none"
-    config = bench.base.config
-    weights = "" if config.weights == "auto" else f" --weights {config.weights}"
-    return {
-        "speculate": pays,
-        "spec": spec,
-        "speedup": arms[spec]["speedup"] if pays else None,
-        "speedup_total": arms[spec]["speedup_total"] if pays else None,
-        "best_not_taken": None if pays or not ranked else best,
-        "why": why,
-        "command": f'forerun generate -m {config.model} -d {spec}{weights} "…"',
-        "vllm": vllm(spec),
-        "llama_cpp": llama_cpp(spec),
-    }
+def judged(samples: Samples, name: str, floor: Interval | None) -> dict[str, Any]:
+    """One arm's figures, with a verdict on its total speed-up: what is reported of an arm is what it is judged by."""
+    pairs = samples.pairs(PLAIN, name)
+    said = verdict(total_ratio(pairs), floor) if pairs and floor else None
+    return {**arm_figures(samples, name, floor=floor), "verdict_total": said}
 
 
-def answers(bench: Bench, drafters: Sequence[str], workloads: Sequence[Workload], asked: Asked) -> Answers:
-    """The five answers of such a run."""
+def answers(
+    bench: Bench,
+    drafters: Sequence[str],
+    workloads: Sequence[Workload],
+    asked: Asked,
+    found: Mapping[str, Any] | None = None,
+) -> Answers:
+    """The five answers of such a run; `found` are the figures of each workload, which say how much of it was asked."""
     return Answers(
         relative_to="plain decoding through the same engine, prompt by prompt in turn; candidates ranked by replay",
         batch="1",
         stack=bench.stack,
-        data=data(workloads, asked),
+        data=_data(workloads, asked, found or {}),
         shape=f"{len(candidates(drafters))} candidates of {', '.join(drafters)}",
     )
 
 
-def view(figures: Mapping[str, Any]) -> list[View]:
-    """For each workload: what to do, what was measured, what was expected."""
-    views: list[View] = []
-    for name, found in figures["workloads"].items():
-        views += [noise_note(found["noise"]), _live_table(name, found), _expected(name, found), _chart(name, found)]
-        views.append(Note(_said(name, found["recommend"])))
-    return views
-
-
-def _said(name: str, advice: Mapping[str, Any]) -> str:
-    if not advice["speculate"]:
-        lines = [f"{name}: do not speculate: {advice['why']}.", f"  {advice['command']}"]
-    else:
-        gain = interval(advice["speedup_total"])
-        lines = [f"{name}: speculate with {advice['spec']}: {gain} times as fast in all, {advice['why']}."]
-        lines.append(f"  {advice['command']}")
-        lines += [f"  nearest in vLLM: {advice['vllm']}", f"  nearest in llama.cpp: {advice['llama_cpp']}"]
-    return "\n".join(lines)
-
-
-def _live_table(name: str, found: Mapping[str, Any]) -> Table:
-    rows = [
-        (arm, number(f["ms_per_token"]), interval(f["speedup"]), interval(f["speedup_total"]), f["verdict"] or "-")
-        for arm, f in found["arms"].items()
-    ]
-    heads = ("measured", "ms/token", "speed-up (median)", "in all", "verdict")
-    prompts = max(f["prompts"] for f in found["arms"].values())
-    return Table(f"{name}: {prompts} prompts, noise {interval(found['noise'], 3)}", heads, tuple(rows))
-
-
-def _expected(name: str, found: Mapping[str, Any]) -> Table:
-    rows = [
-        (
-            e["spec"],
-            number(e["speedup"]),
-            number(e["tau"]),
-            number(e["draft_ms_per_token"], 3),
-            number(e["rows_per_step"]),
-        )
-        for e in found["candidates"][:8]
-    ]
-    title = f"{name}: expected from {found['prompts']} answers, the best of {len(found['candidates'])}"
-    return Table(title, ("candidate", "speed-up", "tau", "draft ms/token", "rows/step"), tuple(rows))
-
-
-def _chart(name: str, found: Mapping[str, Any]) -> Chart:
-    best = found["candidates"][:12]
-    ys = tuple(entry["speedup"] for entry in best)
-    series = Series("expected", tuple(entry["spec"] for entry in best), ys)
-    return Chart("bars", f"{name}: expected speed-up", "", "times", (series,), level=1.0)
+def _data(workloads: Sequence[Workload], asked: Asked, found: Mapping[str, Any]) -> str:
+    """Which prompts, how many of them were asked and how, in one line."""
+    sets = []
+    for work in workloads:
+        said = f"{work.name} ({len(work.prompts)} prompts, {work.digest}"
+        if figures := found.get(work.name):
+            live, left = figures["live"], figures["left_out"]
+            said += f"; {live['prompts']} measured live in {live['rounds']} rounds, {figures['prompts']} replayed"
+            said += f"; left out as too long: {', '.join(left)}" if left else ""
+        sets.append(f"{said})")
+    p = asked.params
+    how = f"temperature {p['temperature']:g}, seed {p.get('seed')}" if p.get("temperature") else "greedy"
+    ends = ", end of text suppressed" if p.get("ignore_eos") else ""
+    return f"{', '.join(sets)}; first turns, at most {p['max_tokens']} tokens an answer{ends}, {how}"

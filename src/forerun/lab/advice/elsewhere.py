@@ -26,7 +26,8 @@ def vllm(spec: str) -> str:
         return f"none: it has no drafter like {name!r}"
     config: dict[str, object] = {"method": name, "num_speculative_tokens": k}
     if name == "ngram":
-        config |= {"prompt_lookup_min": options.min, "prompt_lookup_max": max(options.min, min(options.max, k))}
+        # lengths of matches: how far is drafted does not bound them
+        config |= {"prompt_lookup_min": options.min, "prompt_lookup_max": options.max}
     elif name == "suffix":
         config |= {"suffix_decoding_max_spec_factor": options.factor}
         config |= {"suffix_decoding_min_token_prob": options.min_prob}

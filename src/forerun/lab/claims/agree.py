@@ -6,8 +6,10 @@ A number agrees if the value, turned into the unit that is written, rounds to th
 from __future__ import annotations
 
 import html as entities
+import math
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from string import Formatter
 from typing import Any
@@ -15,7 +17,7 @@ from typing import Any
 from forerun.core.errors import SpecError
 from forerun.lab.claims import paths, units
 from forerun.lab.claims.notation import Claim, marks_of
-from forerun.lab.claims.written import CLOSERS, number
+from forerun.lab.claims.written import CLOSERS, number, plain
 
 _PLAIN = units.Unit("number", Fraction(1))
 _ABOUT = " \u00a0~≈$€£"  # may stand before a number that is an element's whole text
@@ -39,6 +41,8 @@ def _against(claim: Claim, value: Any, steps: Sequence[paths.Step], where: str) 
         return _against_text(claim, value, where)
     if not isinstance(value, int | float):
         return f"{where} is {'null: it was not measured' if value is None else 'no single value'}, not a number"
+    if isinstance(value, float) and not math.isfinite(value):
+        return f"{where} is {value}: no text can say that"
     got = number(claim.before, claim.after)
     if got is None or (claim.whole and got.lead.strip(_ABOUT)):
         return f"no number right before the claim (got {_last(claim, 2)!r}): {where} is {value}"
@@ -54,9 +58,9 @@ def _held(said: str, steps: Sequence[paths.Step]) -> units.Unit | None:
     if not said:
         return units.held(keys)
     unit, own = units.declared(said), units.of_key(keys[-1]) if keys else None
-    if own and (own.kind, own.scale) != (unit.kind, unit.scale):
+    if own and ((own.kind, own.scale) != (unit.kind, unit.scale) or (own.per and unit.per not in ("", own.per))):
         raise SpecError(f"unit differs: the text says that the file holds {said}, the key {keys[-1]!r} says otherwise")
-    return unit
+    return replace(unit, per=unit.per or own.per) if own else unit
 
 
 def _against_truth(claim: Claim, value: bool, where: str) -> str | None:
@@ -84,10 +88,8 @@ def _is(text: str, value: Any) -> bool:
     """Whether an element's `value` is the file's, to the last bit."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return text == _held_text(value)
-    try:
-        return Fraction(text) == Fraction(str(value))
-    except (ValueError, ZeroDivisionError):
-        return False
+    given = plain(text)
+    return given is not None and given == plain(str(value))
 
 
 def _held_text(value: Any) -> str:

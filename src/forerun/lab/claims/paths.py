@@ -11,16 +11,16 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any
 
 from forerun.core.errors import SpecError, unknown
+from forerun.lab.claims.written import plain
 
 _QUOTED = r'"(?:[^"\\]|\\.)*"'
 _BARE = r'[^\s."\[\]]+'
 _CONDITION = rf'(?:{_QUOTED}|[^\s"=,\[\]]+)=(?:{_QUOTED}|[^\s",\[\]]+)'
 _STEP = re.compile(
-    rf"(?P<dot>\.?)(?P<key>{_QUOTED}|{_BARE})|\[(?P<index>[0-9]+)\]|\[(?P<where>{_CONDITION}(?:,{_CONDITION})*)\]"
+    rf"(?P<dot>\.?)(?P<key>{_QUOTED}|{_BARE})|\[(?P<index>[0-9]{{1,9}})\]|\[(?P<where>{_CONDITION}(?:,{_CONDITION})*)\]"
 )
 
 
@@ -126,10 +126,8 @@ def _has(item: Mapping[str, Any], name: str, text: str) -> bool:
         return False
     value = item[name]
     if isinstance(value, int | float) and not isinstance(value, bool):
-        try:
-            return Fraction(text) == Fraction(str(value))
-        except ValueError:
-            return False
+        given = plain(text)
+        return given is not None and given == plain(str(value))
     return text == (value if isinstance(value, str) else json.dumps(value))
 
 

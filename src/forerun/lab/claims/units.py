@@ -103,12 +103,13 @@ def turned(value: Fraction, held: Unit | None, said: Unit | None) -> Fraction:
     if said is None:
         return value
     if held is None:
-        if said.kind != "number" or said.per == "s":
+        if said.kind != "number" or said.per:
             raise SpecError(
-                "unit unknown: no key of the path names one; say what the file holds behind the path, as `in ms`"
+                f"unit unknown: the text says {_name(said)}, no key of the path names one; "
+                "say what the file holds behind the path, as `in ms`"
             )
         return value / said.scale
-    if held.kind != said.kind or (held.per != said.per and ("s" in (held.per, said.per) or (held.per and said.per))):
+    if held.kind != said.kind or (held.per != said.per and (said.per or held.per == "s")):
         raise SpecError(f"unit differs: the text says {_name(said)}, the key {_name(held)}")
     return value * held.scale / said.scale
 

@@ -19,6 +19,7 @@ _END = re.compile(
     rf"{CLOSERS}(?P<unit>(?:\s?{units.TEXT})?){CLOSERS}$"
 )
 _NUMBER = re.compile(r"(?:[1-9][0-9]{0,2}(?:,[0-9]{3})+|[0-9]+)(?:\.[0-9]+)?(?:[eE][+\-−]?[0-9]{1,3})?")
+_DECIMAL = re.compile(r"[+-]?[0-9]{1,40}(?:\.[0-9]{1,40})?(?:[eE][+-]?[0-9]{1,3})?")  # as files hold them, too
 _NO_SIGN = re.compile(r"(?:[\w%)\]]|-->|</[\w-]+>)$")  # behind these a dash is a hyphen, or the middle of a range
 _SPLIT = re.compile(r"[0-9][ \u00a0\u202f\u2009'’]$")  # before three digits: thousands, but not as we write them
 _ROUNDING = Fraction(1, 1 << 50)  # what float arithmetic before formatting may have moved, relative to the value
@@ -79,3 +80,9 @@ def number(before: str, after: str = "") -> Number | None:
         unit=units.said(match["unit"] + behind),
         lead=lead,
     )
+
+
+def plain(text: str) -> Fraction | None:
+    """A plain decimal number, exactly; None for any other text. Its length is bounded before anything is computed:
+    `1e999999999` is short to write and long to hold."""
+    return Fraction(text) if _DECIMAL.fullmatch(text) else None

@@ -97,7 +97,7 @@ def view(figures: Mapping[str, Any]) -> list[View]:
     if f["left_out"]:
         left_out = ", ".join(str(tuple(point)) for point in f["left_out"])
         views.append(Note(f"left out, too many rows for one forward (rows, batch, context): {left_out}"))
-    return [*views, Note(_memory(f))]
+    return [*views, *map(Note, _memory(f))]
 
 
 def _lines(points: Points) -> dict[str, Points]:
@@ -133,14 +133,15 @@ def _chart(lines: Mapping[str, Points]) -> Chart:
     return Chart("lines", title, "rows of a sequence in one forward", "ms", tuple(series), log_x=True)
 
 
-def _memory(f: Mapping[str, Any]) -> str:
+def _memory(f: Mapping[str, Any]) -> list[str]:
+    """Sentences on what a forward reads, and how fast."""
     read = f["bandwidth_gb_s"]
     fit = {None: "the size of the last-level cache is not known", True: "they fit", False: "they do not fit"}
     cache = f"the last-level cache has {f['cache_bytes'] / 1e6:.0f} MB: " if f["cache_bytes"] else ""
     reached = f["bandwidth_share"]
-    return (
-        f"weights {f['weight_bytes'] / 1e6:.1f} MB a forward; {cache}{fit[f['weights_fit_cache']]}\n"
+    return [
+        f"weights {f['weight_bytes'] / 1e6:.1f} MB a forward; {cache}{fit[f['weights_fit_cache']]}",
         f"memory reads at {read['like_weights']} GB/s over a buffer like the weights, "
-        f"{read['beyond_caches']} GB/s over one beyond the caches"
-        + ("" if reached is None else f"\none row reaches {reached:.0%} of the first of these")
-    )
+        f"{read['beyond_caches']} GB/s over one beyond the caches",
+        *([] if reached is None else [f"one row reaches {reached:.0%} of that speed over a buffer like the weights"]),
+    ]

@@ -29,9 +29,18 @@ def expected_by_position(rates: Sequence[float]) -> float:
     return 1.0 + sum(accumulate(rates, lambda stood, rate: stood * rate))
 
 
-def walltime_factor(alpha: float, gamma: int, draft: float, verify: float = 1.0) -> float:
-    """Speed-up over plain decoding: a drafted token costs `draft`, verifying all of them `verify`."""
-    return expected_tokens(alpha, gamma) / (gamma * draft + verify)
+def in_part(value: float, share: float) -> float:
+    """The mean over all steps of what is `value` in the `share` of them that have a draft, and 1 in the others: the
+    tokens of a step, or its forward in plain ones."""
+    return share * value + (1.0 - share)
+
+
+def walltime_factor(alpha: float, gamma: int, draft: float, verify: float = 1.0, share: float = 1.0) -> float:
+    """Speed-up over plain decoding: a drafted token costs `draft`, verifying all of them `verify`.
+
+    The paper drafts in every step. With a smaller `share` the others are plain, and `draft` is the mean over all steps.
+    """
+    return in_part(expected_tokens(alpha, gamma), share) / (gamma * draft + in_part(verify, share))
 
 
 def operations_factor(alpha: float, gamma: int, draft: float) -> float:
@@ -39,14 +48,16 @@ def operations_factor(alpha: float, gamma: int, draft: float) -> float:
     return (gamma * draft + gamma + 1) / expected_tokens(alpha, gamma)
 
 
-def best_gamma(alpha: float, draft: float, verify: Callable[[int], float], gammas: Iterable[int]) -> int:
+def best_gamma(
+    alpha: float, draft: float, verify: Callable[[int], float], gammas: Iterable[int], share: float = 1.0
+) -> int:
     """Of `gammas` the one with the highest walltime factor, the smaller of equals; 0 if none is above 1: do not draft.
 
-    `verify(rows)` is the cost of a forward of so many rows, the root's included.
+    `verify(rows)` is the cost of a forward of so many rows, the root's included; `share` as for `walltime_factor`.
     """
     best, reached = 0, 1.0
     for gamma in sorted(gammas):
-        factor = walltime_factor(alpha, gamma, draft, verify(gamma + 1))
+        factor = walltime_factor(alpha, gamma, draft, verify(gamma + 1), share)
         if factor > reached:
             best, reached = gamma, factor
     return best

@@ -13,7 +13,7 @@ from email.utils import parsedate_to_datetime
 from importlib import import_module
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from forerun.core.errors import SpecError
 from forerun.lab.endpoint.faults import Fault, shown
@@ -36,20 +36,34 @@ class Address:
 
     base: str
     metrics: str
+    given: bool = False
+    """Whether somebody gave `metrics`: then it must be there."""
 
     @staticmethod
     def parse(url: str, metrics: str | None = None) -> Address:
         """Of http://host:port, with or without /v1; SpecError for what is no such address."""
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.netloc:
-            raise SpecError(f"--url takes an address as http://127.0.0.1:8000/v1, got {url!r}")
-        if "@" in parts.netloc:
-            raise SpecError("--url must not hold a password: it would stand in results; give a key by --key-env")
+        parts = _parts("--url", url)
         if parts.query or parts.fragment:
             raise SpecError(f"--url takes no query, as http://127.0.0.1:8000/v1, got {url!r}")
+        if metrics is not None:
+            _parts("--metrics", metrics)
         root = url.rstrip("/")
         base = root if urlsplit(root).path else root + "/v1"
-        return Address(base, metrics or _VERSION.sub("", base) + "/metrics")
+        return Address(base, metrics or _VERSION.sub("", base) + "/metrics", metrics is not None)
+
+
+def _parts(option: str, url: str) -> SplitResult:
+    """An address in its parts; SpecError for what is none."""
+    try:
+        parts = urlsplit(url)
+        whole = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # a port that is no number, brackets that do not close
+        whole = False
+    if not whole or re.search(r"[\s\x00-\x1f]", url):
+        raise SpecError(f"{option} takes an address as http://127.0.0.1:8000/v1, got {url!r}")
+    if "@" in parts.netloc:
+        raise SpecError(f"{option} must not hold a password: it would stand in results; give a key by --key-env")
+    return parts
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +124,7 @@ class Server:
         except (TimeoutError, self._httpx.ReadTimeout, self._httpx.WriteTimeout):
             raise Fault("timeout", f"no whole answer within {self.timeout_s:g} s (--timeout)") from None
         except (self._httpx.ConnectError, self._httpx.ConnectTimeout) as error:
-            raise self._refused(error) from None
+            raise self._refused(error, self.address.base) from None
         except self._httpx.HTTPError as error:
             if not listener.begun:
                 raise _Stale from None
@@ -130,8 +144,10 @@ class Server:
                 raise Fault("timeout", f"no answer from {url}", again=True) from None
             except self._httpx.HTTPError as error:
                 why = error
+            except (self._httpx.InvalidURL, UnicodeError) as error:  # a name that no host can have
+                raise Fault("refused", f"cannot connect to {url}: {shown(str(error))}") from None
         assert why is not None
-        raise self._refused(why) from None
+        raise self._refused(why, url) from None
 
     async def warm(self, connections: int) -> None:
         """Open that many connections, so that no measured request has to."""
@@ -160,9 +176,9 @@ class Server:
                 async for _ in chunks:
                     pass
 
-    def _refused(self, error: Exception) -> Fault:
+    def _refused(self, error: Exception, url: str) -> Fault:
         why = shown(str(error)) or type(error).__name__
-        return Fault("refused", f"cannot connect to {self.address.base}: {why}; is the server up?", again=True)
+        return Fault("refused", f"cannot connect to {url}: {why}; is the server up?", again=True)
 
 
 def library() -> Any:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Literal
 
+from forerun.core.errors import LoadError
 from forerun.lab.endpoint.client import Server
 from forerun.lab.endpoint.faults import Fault
 from forerun.lab.endpoint.metrics import Scrape, busy, parse
@@ -46,6 +47,7 @@ class Watch:
         self._clock = clock
         self._limit_s = limit_s
         self._fastest: dict[str, float] = {}
+        self._counted = False
 
     async def quiet(self, model: str, probe: Probe) -> Quiet:
         """Wait until the server is idle, or the limit; `probe` sends one short request to `model`."""
@@ -61,12 +63,22 @@ class Watch:
             await asyncio.sleep(_PAUSE_S)
 
     async def read(self) -> Scrape:
-        """The metrics page now; empty where there is none."""
+        """The metrics page now; empty where there is none.
+
+        LoadError for a page that was asked for by name and never answered: without it the counters would be missing.
+        """
+        address = self._server.address
+        scrape: Scrape = {}
         try:
-            page = await self._server.get(self._server.address.metrics)
-        except Fault:
-            return {}
-        return parse(page.text) if page.status == 200 else {}
+            page = await self._server.get(address.metrics)
+            scrape = parse(page.text) if page.status == 200 else {}
+            why = f"it answers {page.status}, without a metric"
+        except Fault as fault:
+            why = str(fault)
+        self._counted = self._counted or bool(scrape)
+        if address.given and not self._counted:
+            raise LoadError(f"--metrics {address.metrics} cannot be read: {why}")
+        return scrape
 
     async def _by_probe(self, model: str, probe: Probe, scrape: Scrape) -> Quiet:
         if not self._limit_s:

@@ -28,67 +28,87 @@ Watched = tuple[list[Result], list[list[Seen]]]
 
 @dataclass(frozen=True, slots=True)
 class RowStudy:
-    """What is compared: each drafter's engine by its spec, on these questions at once."""
+    """What is compared: each drafter's engine by its spec, on these questions, `batch` of them at once."""
 
     bench: Bench
     engines: Mapping[str, Engine]
     asked: Sequence[Question]
     samplings: Sequence[str]
+    batch: int
     tokens: int
     seed: int
 
     def measure(self, run: Run) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-        """The figures, by drafter and way of sampling, and as many samples."""
-        found: dict[str, dict[str, Any]] = {name: {} for name in (AGAIN, *self.engines)}
-        for sampling in run.track(self.samplings, "rows"):
-            unit = run.unit(f"rows/{sampling}", lambda: self._unit(sampling))  # noqa: B023 - called at once
+        """The figures, by drafter and way of sampling, and a sample a batch of each."""
+        parts: dict[str, dict[str, list[dict[str, Any]]]] = {name: {} for name in (AGAIN, *self.engines)}
+        starts = range(0, len(self.asked), self.batch)
+        for sampling, start in run.track([(s, i) for s in self.samplings for i in starts], "rows"):
+            unit = run.unit(f"rows/{sampling}/{start}", lambda: self._unit(sampling, start))  # noqa: B023
             for name, figures in unit.items():
-                found[name][sampling] = figures
+                parts[name].setdefault(sampling, []).append(figures)
+        found = {
+            name: {sampling: _pooled(batches) for sampling, batches in by_sampling.items()}
+            for name, by_sampling in parts.items()
+        }
         samples = [
             {"part": "rows", "drafter": name, "sampling": sampling, **figures}
-            for name, by_sampling in found.items()
-            for sampling, figures in by_sampling.items()
+            for name, by_sampling in parts.items()
+            for sampling, batches in by_sampling.items()
+            for figures in batches
         ]
         return {"arms": found}, samples
 
-    def _unit(self, sampling: str) -> dict[str, dict[str, Any]]:
+    def _unit(self, sampling: str, start: int) -> dict[str, dict[str, Any]]:
+        """One batch: every arm's rows beside plain decoding's."""
+        asked = self.asked[start : start + self.batch]
         params = [
-            {"max_tokens": self.tokens, "seed": self.seed + i, **SAMPLINGS[sampling]} for i in range(len(self.asked))
+            {"max_tokens": self.tokens, "seed": self.seed + start + i, **SAMPLINGS[sampling]} for i in range(len(asked))
         ]
         plain = self.bench.plain().engine
-        truth = watched(plain, self.asked, params)
-        hints = [prediction(result.token_ids, i) for i, result in enumerate(truth[0])]
+        truth = watched(plain, asked, params)
+        hints = [prediction(result.token_ids, start + i) for i, result in enumerate(truth[0])]
         hinted = [{**ask, "prediction": hint} for ask, hint in zip(params, hints, strict=True)]
         found = {}
         for name in (AGAIN, *self.engines):
-            ours = watched(self.engines.get(name, plain), self.asked, hinted)
+            ours = watched(self.engines.get(name, plain), asked, hinted)
             texts, said = ([result.token_ids for result in results] for results, _ in (ours, truth))
-            theirs = truth if texts == said else followed(self.bench.plain().engine, self.asked, params, texts)
-            found[name] = self._compared(theirs, ours)
+            theirs = truth if texts == said else followed(self.bench.plain().engine, asked, params, texts)
+            found[name] = _compared(asked, theirs, ours)
         return found
 
-    def _compared(self, theirs: Watched, ours: Watched) -> dict[str, Any]:
-        compared, equal, largest = 0, 0, 0.0
-        listed: list[dict[str, Any]] = []
-        for question, a, b in zip(self.asked, theirs[1], ours[1], strict=True):
-            for at, (one, two) in enumerate(zip(a, b, strict=True)):
-                compared += 1
-                if one.equals(two):
-                    equal += 1
-                    continue
-                difference = one.furthest(two)
-                largest = max(largest, difference)
-                if len(listed) < LISTED:
-                    listed.append({"prompt": question.name, "position": at, "largest": difference})
-        stats = [result.stats for result in ours[0]]
-        return {
-            "compared": compared,
-            "equal": equal,
-            "largest": largest,
-            "drafted": sum(s.drafted for s in stats),
-            "accepted": sum(s.accepted for s in stats),
-            "differences": listed,
-        }
+
+def _compared(asked: Sequence[Question], theirs: Watched, ours: Watched) -> dict[str, Any]:
+    """Two arms' rows of one batch, token by token."""
+    compared, equal, largest = 0, 0, 0.0
+    listed: list[dict[str, Any]] = []
+    for question, a, b in zip(asked, theirs[1], ours[1], strict=True):
+        for at, (one, two) in enumerate(zip(a, b, strict=True)):
+            compared += 1
+            if one.equals(two):
+                equal += 1
+                continue
+            difference = one.furthest(two)
+            largest = max(largest, difference)
+            if len(listed) < LISTED:
+                listed.append({"prompt": question.name, "position": at, "largest": difference})
+    stats = [result.stats for result in ours[0]]
+    return {
+        "compared": compared,
+        "equal": equal,
+        "largest": largest,
+        "drafted": sum(s.drafted for s in stats),
+        "accepted": sum(s.accepted for s in stats),
+        "differences": listed,
+    }
+
+
+def _pooled(batches: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Figures of several batches together; of the differences the first LISTED."""
+    return {
+        **{name: sum(part[name] for part in batches) for name in ("compared", "equal", "drafted", "accepted")},
+        "largest": max(part["largest"] for part in batches),
+        "differences": [difference for part in batches for difference in part["differences"]][:LISTED],
+    }
 
 
 def watched(engine: Engine, asked: Sequence[Question], params: Params) -> Watched:

@@ -21,8 +21,7 @@ def view(figures: Mapping[str, Any]) -> list[View]:
         views += [_exact(figures["exact"]), _planted(figures["exact"])]
     if "sampled" in figures:
         views += [_sampled(figures["sampled"]), _calibration(figures["sampled"])]
-    if figures["findings"]:
-        views.append(Note("\n".join(f"{f['kind']}: {f['part']}: {f['text']}" for f in figures["findings"])))
+    views += [Note(f"{f['kind']}: {f['part']}: {f['text']}") for f in figures["findings"]]
     if figures.get("left_out"):
         views.append(Note(f"left out, too long for the context: {', '.join(figures['left_out'])}"))
     return views

@@ -32,6 +32,7 @@ class Setup:
     tokens: int = 40
     """Most tokens of an answer there."""
     seed: int = 0
+    """Of all draws, from 0 up: generators of the test take no other."""
     row_prompts: int = 10
     """Questions whose rows are compared."""
     answers: int = 40
@@ -58,7 +59,8 @@ class Setup:
             raise unknown("sabotage", self.sabotage, FAULTS)
         if self.sabotage and "exact" not in self.parts:
             raise SpecError("a sabotage is planted in the part exact: add it to --parts")
-        for name, low in (("batch", 1), ("tokens", 2), ("answers", 5), ("sampled_prompts", 1), ("calibrate", 0)):
+        least = {"batch": 1, "tokens": 2, "answers": 5, "sampled_prompts": 1, "row_prompts": 1, "calibrate": 0}
+        for name, low in {**least, "seed": 0}.items():
             value = getattr(self, name)
             if value < low:
                 raise SpecError(f"{name} must be a whole number from {low} up, got {value}")
@@ -97,7 +99,7 @@ def _measure(
         return Identity(bench, engines, asked, samplings, setup.batch, setup.tokens, setup.seed).measure(run)
     if part == "rows":
         some = spread(asked, setup.row_prompts)
-        return RowStudy(bench, engines, some, samplings, setup.tokens, setup.seed).measure(run)
+        return RowStudy(bench, engines, some, samplings, setup.batch, setup.tokens, setup.seed).measure(run)
     some = spread(asked, setup.sampled_prompts)
     study = SampledStudy(bench, engines, some, setup.answers, setup.brief, setup.seed, setup.calibrate)
     return study.measure(run, quick=setup.quick)

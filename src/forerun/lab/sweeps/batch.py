@@ -4,13 +4,15 @@ The unit is a whole batch, from the moment when all of its answers have their fi
 answers have the same length. A batch whose answers were guessed unequally well thins out at its end, where a server
 would let new requests in; `filled` says how full it was on average, and it is part of the figure.
 
-Every point answers the same prompts, shuffled anew and cut into batches of so many, so that only the batch differs.
+Every point answers the same prompts in the same drawn order, cut into batches of so many that share no prompt, so that
+only the batch differs. A further round asks the same batches again: intervals come from different batches alone, for
+two batches with prompts in common are no two observations.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from forerun.assemble import Config, choice_for, opened, split_plan
@@ -83,6 +85,7 @@ def run_batch(
         groups = batches(prompts, size, asked.rounds, asked.seed)
         samples = measure_groups(run, arms, groups, asked, key=f"batch {size}", workload=name, log=log)
         found = point(size, samples, drafters)
+        found["batches"] = len({group.name for group in groups})
         for arm, f in found["arms"].items():
             f["filled"] = rounded(filled(samples.arm(arm)), 3)
         points.append(found)
@@ -92,8 +95,17 @@ def run_batch(
         "sets": {name: sweep(points, drafters)},
         "memory_mb": dict(bench.grown_mb),
         "kv_tokens": bench.base.config.kv_tokens,
+        "notes": [told(points)],
     }
     return figures, Samples(units)
+
+
+def told(points: Sequence[Mapping[str, Any]]) -> str:
+    """How many different batches each size had, and what follows where they are few."""
+    counts = ", ".join(f"{found['batches']} of {found['value']}" for found in points)
+    few = [str(found["value"]) for found in points if found["batches"] < FEWEST]
+    end = f"; below {FEWEST} there is no interval (batch {', '.join(few)}): more prompts make more" if few else ""
+    return f"different batches, none with a prompt in common: {counts}{end}"
 
 
 def _prompts(bench: Bench, workloads: Sequence[Workload], tokens: int) -> list[tuple[int, ...]]:
@@ -112,16 +124,15 @@ def _prompts(bench: Bench, workloads: Sequence[Workload], tokens: int) -> list[t
 
 
 def batches(prompts: Sequence[tuple[int, ...]], size: int, rounds: int, seed: int) -> list[Group]:
-    """All prompts in batches of `size`, so many times over, each time in an order of its own; more times if that makes
-    fewer batches than an interval needs. What does not fill a batch is left out of its round."""
-    groups: list[Group] = []
-    done = 0
-    while done < rounds or len(groups) < FEWEST:
-        order = random.Random(f"{seed}/{done}").sample(list(prompts), len(prompts))
-        whole = range(0, len(order) - size + 1, size)
-        groups += [Group(f"{done}.{start // size}", tuple(order[start : start + size])) for start in whole]
-        done += 1
-    return groups
+    """All prompts, drawn into batches of `size` that share none, and the same batches again in every round. What does
+    not fill a batch is left out."""
+    order = random.Random(f"{seed}/batches").sample(list(prompts), len(prompts))
+    starts = range(0, len(order) - size + 1, size)
+    return [
+        Group(f"batch {start // size + 1}", tuple(order[start : start + size]), round, first=start)
+        for round in range(rounds)
+        for start in starts
+    ]
 
 
 def filled(samples: Sequence[Sample]) -> float:

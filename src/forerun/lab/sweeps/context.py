@@ -23,6 +23,7 @@ from forerun.lab.run import Answers, Run
 from forerun.lab.sweeps.groups import Group, measure_groups
 from forerun.lab.sweeps.points import point, sweep
 from forerun.workloads.suites import SUITES, suite
+from forerun.workloads.workload import Prompt, Workload
 
 QUESTION = "Tell me in your own words what the text above says."
 _LEAST = 16  # tokens of text below which there is nothing to ask about
@@ -39,6 +40,11 @@ class LongText:
     def digest(self) -> str:
         """The first 16 hexadecimal digits of its SHA-256."""
         return hashlib.sha256(self.text.encode()).hexdigest()[:16]
+
+    @property
+    def as_workload(self) -> Workload:
+        """The text as the one prompt of a set, for whoever has to know it again."""
+        return Workload(self.name, (Prompt("text", (self.text,)),), "text")
 
 
 def long_text(path: Path | None) -> LongText:
@@ -129,7 +135,7 @@ def run_context(
     arms = [bench.plain(), bench.plain(AGAIN), *(bench.arm(spec) for spec in drafters)]
     groups = {
         size: [
-            Group(f"piece {part + 1}", (cutter.prompt(size, part, pieces),), round)
+            Group(f"piece {part + 1}", (cutter.prompt(size, part, pieces),), round, first=part)
             for round in range(asked.rounds)
             for part in range(pieces)
         ]

@@ -1,4 +1,7 @@
-"""What kind of model a target is, and whether two differ in more than size: then no conclusion is drawn about size."""
+"""What kind of model a target is, and whether two differ in more than size: then no conclusion is drawn about size.
+
+Only what the files tell is looked at. How a model was trained they do not tell, so size is never shown to be the cause.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +68,7 @@ def differences(targets: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def conclusion(targets: Sequence[Mapping[str, Any]]) -> str | None:
-    """Why nothing may be said about size; None if only size differs."""
+    """Why nothing may be said about size; None if nothing that the files tell differs beside it."""
     found = differences(targets)
     if not found:
         return None

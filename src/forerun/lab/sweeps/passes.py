@@ -47,7 +47,12 @@ class Visits:
         for found in self.visits:
             units += [replace(unit, round=unit.round + first) for unit in found.units]
             first = 1 + max((unit.round for unit in units), default=-1)
-        return Samples(units, self.visits[0].left_out if self.visits else ())
+        return Samples(units, self.left_out)
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """Prompts that were too long for the context, as `measure` names them."""
+        return tuple(dict.fromkeys(name for found in self.visits for name in found.left_out))
 
     def plain_ms(self, workload: str) -> list[float | None]:
         """Milliseconds a token of plain decoding at each visit."""

@@ -8,7 +8,7 @@ point, never across points: between two points lie minutes, and the machine's mo
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
@@ -72,6 +72,8 @@ def view(figures: Mapping[str, Any]) -> list[View]:
         views += _charts(name, axis, found["points"])
     for text in figures.get("notes", []):
         views.append(Note(text))
+    if figures.get("left_out"):
+        views.append(Note(f"left out, too long for the context: {', '.join(figures['left_out'])}"))
     return views
 
 
@@ -108,22 +110,29 @@ def _row(value: str, arm: str, f: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def crossings(axis: str, found: Mapping[str, Any]) -> list[Note]:
-    """Where each arm of a set stops being faster, in words."""
+    """Where each arm of a set stops being faster, in words; nothing is claimed of points with too few prompts."""
     notes = []
-    values = [point["value"] for point in found["points"]]
     for arm, where in found["crosses"].items():
-        verdicts = [point["arms"][arm]["verdict"] for point in found["points"]]
-        if all(verdict in (None, "too few prompts") for verdict in verdicts):
-            said = "too few prompts to say"
-        elif where is None:
-            said = f"faster than plain decoding at every {axis} measured, {values[0]:g} to {values[-1]:g}"
+        verdicts = {point["value"]: point["arms"][arm]["verdict"] for point in found["points"]}
+        known = {value: verdict for value, verdict in verdicts.items() if verdict not in (None, "too few prompts")}
+        unknown = [value for value in verdicts if value not in known]
+        if not known:
+            notes.append(Note(f"{arm}: too few prompts to say"))
+            continue
+        if where is None:
+            every = f"every {axis} measured, {min(known):g} to {max(known):g}"
+            said = f"faster than plain decoding at {f'{axis} {_listed(known)}' if unknown else every}"
         else:
-            later = [v for v, verdict in zip(values, verdicts, strict=True) if v > where and verdict == "faster"]
-            again = ", ".join(f"{value:g}" for value in later)
-            place = f"at {axis} {where:g}, but again at {again}" if later else f"from {axis} {where:g} on"
+            later = [value for value, verdict in known.items() if value > where and verdict == "faster"]
+            place = f"at {axis} {where:g}, but again at {_listed(later)}" if later else f"from {axis} {where:g} on"
             said = f"not faster than plain decoding {place}"
-        notes.append(Note(f"{arm}: {said}"))
+        few = f"; too few prompts to say at {axis} {_listed(unknown)}" if unknown else ""
+        notes.append(Note(f"{arm}: {said}{few}"))
     return notes
+
+
+def _listed(values: Iterable[float]) -> str:
+    return ", ".join(f"{value:g}" for value in values)
 
 
 def _charts(name: str, axis: Axis, points: Sequence[Mapping[str, Any]]) -> list[Chart]:

@@ -15,9 +15,10 @@ from forerun.assemble import Config
 from forerun.core.errors import SpecError
 from forerun.lab.bench import AGAIN, PLAIN, Bench
 from forerun.lab.domains import noise_note
-from forerun.lab.paired import Asked, Samples, arm_figures, measure, noise, noise_figures, rounded
+from forerun.lab.paired import Asked, LogFor, Samples, arm_figures, measure, noise, noise_figures, rounded
 from forerun.lab.run import Answers, Run
 from forerun.lab.sample import Sample
+from forerun.lab.sweeps.groups import placed
 from forerun.lab.sweeps.kin import conclusion, facts
 from forerun.lab.sweeps.passes import Loader, Visits, visit
 from forerun.lab.views import Chart, Note, Series, Table, View, interval, number
@@ -55,7 +56,12 @@ def share_out(models: Sequence[str], given: Sequence[str]) -> dict[str, tuple[st
 
 
 def run_size(
-    loader: Loader, run: Run, candidates: Sequence[Candidate], workloads: Sequence[Workload], asked: Asked
+    loader: Loader,
+    run: Run,
+    candidates: Sequence[Candidate],
+    workloads: Sequence[Workload],
+    asked: Asked,
+    log: LogFor | None = None,
 ) -> tuple[dict[str, Any], list[dict[str, object]]]:
     """The figures and the samples they come from; every target is visited twice."""
     known: dict[int, dict[str, Any]] = {}
@@ -63,7 +69,8 @@ def run_size(
     def one(bench: Bench, number: int, key: str) -> Samples:
         known[number] = facts(bench)
         arms = [bench.plain(), bench.plain(AGAIN), *(bench.arm(spec) for spec in candidates[number].drafters)]
-        return measure(bench, run, arms, workloads, asked, key=f"{key}, {candidates[number].model}")
+        place = f"{key}, {known[number]['model']}"
+        return measure(bench, run, arms, workloads, asked, key=place, log=placed(log, place))
 
     visits = visit(loader, [candidate.config for candidate in candidates], one)
     names = [work.name for work in workloads]
@@ -71,7 +78,8 @@ def run_size(
         {**known[i], "sets": _sets(visits[i], names, candidate.drafters)} for i, candidate in enumerate(candidates)
     ]
     samples = [{"model": known[i]["model"], **row} for i, v in enumerate(visits) for row in v.samples.to_json()]
-    return {"targets": targets, "differ": conclusion(targets)}, samples
+    left_out = [f"{known[i]['model']}: {name}" for i, v in enumerate(visits) for name in v.left_out]
+    return {"targets": targets, "differ": conclusion(targets), "left_out": left_out}, samples
 
 
 def _sets(visits: Visits, workloads: Sequence[str], drafters: Sequence[str]) -> dict[str, Any]:
@@ -132,12 +140,14 @@ def view(figures: Mapping[str, Any]) -> list[View]:
         shown = [(target, target["sets"][name]) for target in figures["targets"] if name in target["sets"]]
         views += [_table(name, shown), _chart(name, shown)]
         views += [Note(f"{target['model']}: {noise_note(found['noise']).text}") for target, found in shown]
+    if figures["left_out"]:
+        views.append(Note(f"left out, too long for the context: {', '.join(figures['left_out'])}"))
     return [*views, Note(said(figures["differ"]))]
 
 
 def said(differ: str | None) -> str:
-    """Whether the targets may be compared by size."""
-    return differ or "the targets have one family, tokenizer, runtime and format: size is what differs"
+    """How far the targets may be compared by size."""
+    return differ or "nothing that the files tell differs beside size; how the models were trained is not known"
 
 
 def _table(name: str, shown: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> Table:

@@ -14,6 +14,7 @@ from forerun.lab.bench import AGAIN, PLAIN, Bench
 from forerun.lab.domains import data
 from forerun.lab.paired import Asked, LogFor, Samples, Unit, measure
 from forerun.lab.run import Answers, Run
+from forerun.lab.sweeps.groups import placed
 from forerun.lab.sweeps.points import point, sweep
 from forerun.workloads.workload import Workload
 
@@ -41,7 +42,7 @@ def run_temperature(
     for value in values:
         here = replace(asked, params=drawn(asked.params, value, top_p, asked.seed))
         key = f"temperature {value:g}"
-        samples = measure(bench, run, arms, workloads, here, key=key, log=_at(log, key))
+        samples = measure(bench, run, arms, workloads, here, key=key, log=placed(log, key))
         for name, found in points.items():
             if samples.of(name).units:
                 found.append(point(value, samples.of(name), drafters))
@@ -83,11 +84,6 @@ def notes(sets: Mapping[str, Any], keeps: Mapping[str, bool]) -> list[str]:
                         f"{f['answers']} texts, which it should leave as they are: see `lab lossless`"
                     )
     return said
-
-
-def _at(log: LogFor | None, key: str) -> LogFor | None:
-    """The log, told at which point it is."""
-    return None if log is None else lambda facts: log({**facts, "workload": f"{facts['workload']}, {key}"})
 
 
 def answers(

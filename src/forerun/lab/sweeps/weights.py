@@ -2,7 +2,8 @@
 
 A smaller format makes plain decoding cheaper, and a forward of many rows dearer beside it: the arithmetic stays where
 the reading of memory shrinks. So a draft length that is best for one format need not be for another. A draft length is
-said to be as good as the best one if the two cannot be told apart, prompt by prompt, beyond the noise.
+said to be as good as the best one if the two cannot be told apart, prompt by prompt, beyond the noise; with too few
+prompts for that, no length is called the best.
 """
 
 from __future__ import annotations
@@ -16,9 +17,10 @@ from forerun.core.errors import SpecError
 from forerun.core.options import Spec, build
 from forerun.lab.bench import AGAIN, PLAIN, Bench
 from forerun.lab.domains import noise_note
-from forerun.lab.paired import Asked, Samples, arm_figures, measure, noise, noise_figures
+from forerun.lab.paired import Asked, LogFor, Samples, arm_figures, measure, noise, noise_figures
 from forerun.lab.run import Answers, Run
 from forerun.lab.stats import ratio, verdict
+from forerun.lab.sweeps.groups import placed
 from forerun.lab.sweeps.passes import Loader, Visits, visit
 from forerun.lab.views import Chart, Note, Series, Table, View, interval, number
 from forerun.workloads.workload import Workload
@@ -56,6 +58,7 @@ def run_weights(
     depths: Sequence[int],
     workloads: Sequence[Workload],
     asked: Asked,
+    log: LogFor | None = None,
 ) -> tuple[dict[str, Any], list[dict[str, object]]]:
     """The figures and the samples they come from; every config is visited twice."""
     arms = {spec: deepened(spec, depths) for spec in drafters}
@@ -65,13 +68,20 @@ def run_weights(
     def one(bench: Bench, number: int, key: str) -> Samples:
         facts[number] = _facts(bench, configs[number])
         every = [bench.plain(), bench.plain(AGAIN), *(bench.arm(spec) for spec in specs)]
-        return measure(bench, run, every, workloads, asked, key=f"{key}, {facts[number]['name']}")
+        place = f"{key}, {facts[number]['name']}"
+        return measure(bench, run, every, workloads, asked, key=place, log=placed(log, place))
 
     visits = visit(loader, configs, one)
     names = [work.name for work in workloads]
     found = [{**facts[i], "sets": _sets(visits[i], names, arms)} for i in range(len(configs))]
     samples = [{"format": facts[i]["name"], **row} for i, v in enumerate(visits) for row in v.samples.to_json()]
-    return {"depths": list(depths), "formats": found, "interplay": interplay(found, names, drafters)}, samples
+    figures = {
+        "depths": list(depths),
+        "formats": found,
+        "interplay": interplay(found, names, drafters),
+        "left_out": list(dict.fromkeys(name for v in visits for name in v.left_out)),
+    }
+    return figures, samples
 
 
 def _facts(bench: Bench, config: Config) -> dict[str, Any]:
@@ -103,40 +113,45 @@ def _sets(visits: Visits, workloads: Sequence[str], arms: Mapping[str, Mapping[i
 
 
 def _depths(samples: Samples, made: Mapping[int, str]) -> dict[str, Any]:
-    """A drafter's figures by depth, the best of them, and those that cannot be told from it."""
+    """A drafter's figures by depth, the best of them, and those that cannot be told from it; or `unknown`, why neither
+    can be said."""
     floor = noise(samples) if samples.pairs(PLAIN, AGAIN) else None
     found = {depth: arm_figures(samples, spec, floor=floor) for depth, spec in made.items()}
+    depths = {str(depth): f for depth, f in found.items()}
     timed = [depth for depth, f in found.items() if f["speedup"]]
     if not timed or floor is None:
-        return {"best_depth": None, "as_good": [], "depths": {str(depth): f for depth, f in found.items()}}
+        return {"best_depth": None, "as_good": [], "unknown": "answers were too short to time", "depths": depths}
     best = max(timed, key=lambda depth: float(found[depth]["speedup"]["value"]))
-    rivals = {depth: ratio(samples.pairs(made[depth], made[best])) for depth in timed}
-    as_good = [depth for depth in timed if verdict(rivals[depth], floor) != "faster"]
-    return {"best_depth": best, "as_good": as_good, "depths": {str(depth): f for depth, f in found.items()}}
+    shared = {depth: samples.pairs(made[depth], made[best]) for depth in timed}
+    said = {depth: verdict(ratio(pairs), floor) if pairs else "too few prompts" for depth, pairs in shared.items()}
+    if "too few prompts" in said.values():
+        return {"best_depth": None, "as_good": [], "unknown": "too few prompts to say", "depths": depths}
+    as_good = [depth for depth in timed if said[depth] != "faster"]
+    return {"best_depth": best, "as_good": as_good, "unknown": None, "depths": depths}
 
 
 def interplay(formats: Sequence[Mapping[str, Any]], workloads: Sequence[str], drafters: Sequence[str]) -> list[str]:
-    """What can be said of draft length against format: formats differ where no depth is as good as the best in both."""
+    """What can be said of draft length against format: it depends on it where no depth is as good as the best in all of
+    them. Nothing is concluded where one format's best depth is not known."""
     said = []
     for name in workloads:
         for spec in drafters:
             best = {f["name"]: f["sets"][name]["drafters"][spec] for f in formats if name in f["sets"]}
-            known = {format: found for format, found in best.items() if found["as_good"]}
-            listed = "; ".join(
-                f"{format}: {found['best_depth']} (as good: {', '.join(map(str, found['as_good']))})"
-                for format, found in known.items()
-            )
-            if not known:
-                said.append(f"{name}, {spec}: answers were too short to time")
-                continue
-            shared = set.intersection(*(set(found["as_good"]) for found in known.values()))
-            end = (
-                f"depth {min(shared)} is as good as the best in every format"
-                if shared
-                else "no depth is among the best in every format: the best draft length depends on the format"
-            )
-            said.append(f"{name}, {spec}: best depth by format: {listed}; {end}")
+            listed = "; ".join(f"{format}: {_best(found)}" for format, found in best.items())
+            if not best or any(found["unknown"] for found in best.values()):
+                end = "no conclusion about formats"
+            elif shared := set.intersection(*(set(found["as_good"]) for found in best.values())):
+                end = f"depth {min(shared)} is as good as the best in every format"
+            else:
+                end = "no depth is among the best in every format: the best draft length depends on the format"
+            said.append(f"{name}, {spec}: best depth by format: {listed or 'no prompt fits'}; {end}")
     return said
+
+
+def _best(found: Mapping[str, Any]) -> str:
+    if found["unknown"]:
+        return str(found["unknown"])
+    return f"{found['best_depth']} (as good: {', '.join(map(str, found['as_good']))})"
 
 
 def answers(configs: Sequence[Config], figures: Mapping[str, Any], drafters: Sequence[str], dataset: str) -> Answers:
@@ -158,6 +173,8 @@ def view(figures: Mapping[str, Any]) -> list[View]:
         shown = {found["name"]: found["sets"][name] for found in figures["formats"] if name in found["sets"]}
         views += [_plain_table(name, shown, figures["formats"]), _table(name, shown), *_charts(name, shown)]
         views += [Note(f"{format}: {noise_note(found['noise']).text}") for format, found in shown.items()]
+    if figures["left_out"]:
+        views.append(Note(f"left out, too long for the context: {', '.join(figures['left_out'])}"))
     return [*views, *map(Note, figures["interplay"])]
 
 

@@ -1,0 +1,56 @@
+"""The drafters and shapes that advice is given among."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import zip_longest
+
+from forerun.assemble import split_plan
+from forerun.core.options import Spec
+from forerun.core.plan import Plan
+from forerun.drafters.names import drafter_entry
+
+DEPTHS = (1, 2, 3, 4, 6, 8, 12, 15)
+TREES = ((4, 2, 7), (4, 3, 15), (8, 2, 15), (8, 3, 15))  # depth, width, nodes
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A drafter and a shape: `spec` is what an engine would be given."""
+
+    spec: str
+    plan: Plan
+
+
+def candidates(drafters: Sequence[str]) -> list[Candidate]:
+    """The grid: for each drafter every depth as a chain, and where it grows trees some of these. What a spec says of
+    the shape itself (`ngram:depth=5`) is taken as it is."""
+    found: dict[str, Candidate] = {}
+    for text in drafters:
+        spec = Spec.parse(text)
+        plan, _, own = split_plan(spec)
+        heeds = drafter_entry(spec.name).heeds
+        shaped = set(spec.values) & {"depth", "nodes", "width"}
+        plans = [plan] if shaped or "depth" not in heeds else [replace(plan, depth=depth) for depth in DEPTHS]
+        if not shaped and "width" in heeds:
+            plans += [replace(plan, depth=d, width=w, nodes=n) for d, w, n in TREES]
+        for each in plans:
+            named = spelled(spec.name, own, each, Plan(drafter_entry(spec.name).depth))
+            found.setdefault(named, Candidate(named, each))
+    return list(found.values())
+
+
+def spelled(name: str, own: Mapping[str, object], plan: Plan, default: Plan) -> str:
+    """A drafter's spec with the fields of the plan that are not its default."""
+    fields = {field: getattr(plan, field) for field in ("depth", "width", "nodes", "confidence")}
+    values = {**own, **{key: value for key, value in fields.items() if value != getattr(default, key)}}
+    return f"{name}:{','.join(f'{key}={value}' for key, value in values.items())}" if values else name
+
+
+def in_turn(grid: Sequence[Candidate]) -> list[Candidate]:
+    """The same candidates, drafter by drafter in turn: whoever runs out of time has tried some of each."""
+    groups: dict[str, list[Candidate]] = {}
+    for candidate in grid:
+        groups.setdefault(Spec.parse(candidate.spec).name, []).append(candidate)
+    return [candidate for row in zip_longest(*groups.values()) for candidate in row if candidate]
