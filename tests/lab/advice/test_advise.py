@@ -63,7 +63,7 @@ def test_advice_says_what_it_asked(bench, advice):
     found = {"toys": advice[0]}
     said = answers(bench, ["ngram"], [toys("word " * 5000)], ASKED, found).data
     live = advice[0]["live"]
-    assert f"{live['prompts']} measured live in {live['rounds']} rounds" in said
+    assert f"{live['prompts']} of them measured live in {live['rounds']} rounds" in said
     assert "9 prompts" in said
     assert "left out as too long: toys/p8" in said
     assert "first turns" in said

@@ -243,18 +243,14 @@ def judged(samples: Samples, name: str, floor: Interval | None) -> dict[str, Any
 
 
 def answers(
-    bench: Bench,
-    drafters: Sequence[str],
-    workloads: Sequence[Workload],
-    asked: Asked,
-    found: Mapping[str, Any] | None = None,
+    bench: Bench, drafters: Sequence[str], workloads: Sequence[Workload], asked: Asked, found: Mapping[str, Any]
 ) -> Answers:
     """The five answers of such a run; `found` are the figures of each workload, which say how much of it was asked."""
     return Answers(
         relative_to="plain decoding through the same engine, prompt by prompt in turn; candidates ranked by replay",
         batch="1",
         stack=bench.stack,
-        data=_data(workloads, asked, found or {}),
+        data=_data(workloads, asked, found),
         shape=f"{len(candidates(drafters))} candidates of {', '.join(drafters)}",
     )
 
@@ -263,12 +259,10 @@ def _data(workloads: Sequence[Workload], asked: Asked, found: Mapping[str, Any])
     """Which prompts, how many of them were asked and how, in one line."""
     sets = []
     for work in workloads:
-        said = f"{work.name} ({len(work.prompts)} prompts, {work.digest}"
-        if figures := found.get(work.name):
-            live, left = figures["live"], figures["left_out"]
-            said += f"; {live['prompts']} measured live in {live['rounds']} rounds, {figures['prompts']} replayed"
-            said += f"; left out as too long: {', '.join(left)}" if left else ""
-        sets.append(f"{said})")
+        live, left = found[work.name]["live"], found[work.name]["left_out"]
+        said = f"{work.name} ({len(work.prompts)} prompts, {work.digest}; {live['prompts']} of them measured live in "
+        said += f"{live['rounds']} rounds, answers to {found[work.name]['prompts']} replayed"
+        sets.append(f"{said}; left out as too long: {', '.join(left)})" if left else f"{said})")
     p = asked.params
     how = f"temperature {p['temperature']:g}, seed {p.get('seed')}" if p.get("temperature") else "greedy"
     ends = ", end of text suppressed" if p.get("ignore_eos") else ""

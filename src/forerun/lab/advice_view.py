@@ -1,0 +1,44 @@
+"""What `scripts/bench_advice` shows: what `lab advise` said, beside what a full grid found, and what each took."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from forerun.lab.views import Chart, Note, Series, Table, View, interval
+
+
+def view(figures: Mapping[str, Any]) -> list[View]:
+    """A table and a chart of all workloads, and the seconds."""
+    works = figures["workloads"]
+    rows = tuple(
+        (
+            name,
+            f["advised"],
+            interval(f["advised_total"]),
+            f["best"],
+            interval(f["best_told_total"]),
+            interval(f["advised_told_total"]),
+            "-" if f["loss"] is None else f"{f['loss']:+.1%}",
+        )
+        for name, f in works.items()
+    )
+    heads = ("workload", "advised", "in all", "best of the grid", "told", "advised there", "lost")
+    spent = figures["seconds"]
+    names = tuple(works)
+    bars = tuple(
+        Series(said, names, tuple((f[key] or {}).get("value") for f in works.values()))
+        for said, key in (("advised", "advised_told_total"), ("best of the grid", "best_told_total"))
+    )
+    return [
+        Table("Total speed-up over plain decoding: what was advised, and the best of the grid", heads, rows),
+        Chart("bars", "Advised, and the best of the grid", "", "times", bars, level=1.0),
+        Note(
+            "the best is chosen on every second prompt, and both are told on the others; "
+            "below 0 % nothing was lost: there the advised one is faster"
+        ),
+        Note(
+            f"{spent['advise']:,.0f} s for the advice, {spent['grid']:,.0f} s for the grid of {figures['candidates']} "
+            f"candidates on {figures['prompts']} prompts of each workload: {spent['ratio']:.1f} times as long"
+        ),
+    ]
