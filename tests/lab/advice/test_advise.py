@@ -75,7 +75,7 @@ def test_advice_can_be_shown(advice):
     assert any(text.startswith("toys: ") and "speculate" in text for text in notes)
     assert advice[0]["recommend"]["command"] in notes  # a line of its own, to be copied
     assert not any("\n" in text for text in notes)
-    assert "not tried for want of time" not in spoken(shown) or advice[0]["untried"]
+    assert "not tried for want of time or hope" not in spoken(shown) or advice[0]["untried"]
 
 
 def test_an_overrun_and_what_was_not_tried_are_said(advice):
@@ -83,7 +83,7 @@ def test_an_overrun_and_what_was_not_tried_are_said(advice):
     late = {**figures, "seconds": {**figures["seconds"], "total": 9.4}, "untried": ["skip:depth=6"]}
     said = spoken(view({"workloads": {"toys": late}}))
     assert "toys: took 9 s where 3 s were asked for" in said
-    assert "toys: not tried for want of time: skip:depth=6" in said
+    assert "toys: not tried for want of time or hope: skip:depth=6" in said
     early = {**figures, "seconds": {**figures["seconds"], "total": 2.9}}
     assert "were asked for" not in spoken(view({"workloads": {"toys": early}}))
 
@@ -102,22 +102,20 @@ class Told(Advisor):
     """Predicts in `few_s` or `all_s` seconds of the clock: what is said of few answers is 1 more than of all."""
 
     few_s = all_s = 0.0
-
-    def _can_replay(self, spec):
-        return True
+    speeds = None  # by spec, or rising with the place in the grid
 
     def _predict(self, candidate, known, costs):
         few = len(known) < 6
         advise.perf_counter.now += self.few_s if few else self.all_s
-        speed = 2.0 + candidates(["ngram"]).index(candidate) / 100 + few
+        speed = self.speeds(candidate) if self.speeds else 2.0 + candidates(["ngram"]).index(candidate) / 100 + few
         return {"spec": candidate.spec, "speedup": speed, "answers": len(known)}
 
 
-def ranked(bench, monkeypatch, few, all):
+def ranked(bench, monkeypatch, few, all, drafters=("ngram",), speeds=None):
     monkeypatch.setattr(advise, "perf_counter", Clock())
     told = advisor(bench, seconds=10.0, cls=Told)  # of which 3 are for replay
-    told.few_s, told.all_s = few, all
-    return told._rank(candidates(["ngram"]), [None] * 6, None)
+    told.few_s, told.all_s, told.speeds = few, all, speeds
+    return told._rank(candidates(drafters), [None] * 6, None)
 
 
 def test_with_time_enough_all_near_the_best_are_led_along_every_answer(bench, monkeypatch):
@@ -138,12 +136,31 @@ def test_what_there_was_no_time_for_stands_behind_what_was_led_along_every_answe
     assert untried == []
 
 
-def test_scouting_stops_at_the_deadline(bench, monkeypatch):
-    found, untried = ranked(bench, monkeypatch, few=0.8, all=0.0)
-    assert (len(found), len(untried)) == (4, 4)  # the fourth began in time
-    assert {entry["spec"] for entry in found} | set(untried) == {c.spec for c in candidates(["ngram"])}
-    found, untried = ranked(bench, monkeypatch, few=50.0, all=0.0)
-    assert (len(found), len(untried)) == (advise.FINALISTS, 8 - advise.FINALISTS)
+def test_lookups_go_first_and_models_that_fall_behind_are_given_up(bench, monkeypatch):
+    """The deepest lookup is the best here: slow shapes of a model must not take its time."""
+
+    def speeds(candidate):
+        return 2.0 + candidate.plan.depth / 100 if candidate.spec.startswith("ngram") else 0.5
+
+    drafters = ("skip:layers=1", "ngram")
+    found, untried = ranked(bench, monkeypatch, few=0.1, all=0.1, drafters=drafters, speeds=speeds)
+    assert found[0]["spec"] == "ngram"
+    assert sum(entry["spec"].startswith("skip") for entry in found) == advise.HOPELESS
+    assert untried
+    assert all(spec.startswith("skip") for spec in untried)
+    tried = [entry["spec"] for entry in found]
+    assert sorted([*tried, *untried]) == sorted(c.spec for c in candidates(drafters))
+
+
+def test_a_model_that_keeps_up_is_tried_to_its_depth_while_there_is_time(bench, monkeypatch):
+    found, untried = ranked(bench, monkeypatch, few=0.01, all=0.01, drafters=("skip:layers=1",), speeds=lambda c: 2.0)
+    assert len(found) == len(candidates(["skip:layers=1"]))
+    assert untried == []
+    found, untried = ranked(
+        bench, monkeypatch, few=50.0, all=0.0, drafters=("ngram", "skip:layers=1"), speeds=lambda c: 2.0
+    )
+    assert not any(entry["spec"].startswith("skip") for entry in found)
+    assert len(untried) == len(candidates(["skip:layers=1"]))
 
 
 # measuring live

@@ -1,7 +1,7 @@
 """The grid of candidates: every depth, trees where they grow, and each drafter in its turn."""
 
 from forerun.core.plan import Plan
-from forerun.lab.advice.grid import DEPTHS, candidates, in_turn, spelled
+from forerun.lab.advice.grid import candidates, spelled
 
 
 def test_the_grid_has_every_depth_and_trees_where_they_grow():
@@ -22,12 +22,3 @@ def test_a_spec_says_what_differs_from_the_default():
     assert spelled("skip", {}, Plan(2, width=2, nodes=6, confidence=0.3), Plan(3)) == (
         "skip:depth=2,width=2,nodes=6,confidence=0.3"
     )
-
-
-def test_drafters_take_turns_and_nothing_is_lost():
-    grid = candidates(["ngram", "suffix", "skip:depth=2"])
-    found = in_turn(grid)
-    names = [c.spec.partition(":")[0] for c in found]
-    assert names[:5] == ["ngram", "suffix", "skip", "ngram", "suffix"]
-    assert sorted(c.spec for c in found) == sorted(c.spec for c in grid)
-    assert names[2 * len(DEPTHS) + 1 :] == ["suffix"] * (len(grid) - 2 * len(DEPTHS) - 1)

@@ -15,7 +15,7 @@ from time import perf_counter
 from typing import Any
 
 from forerun.core.errors import SpecError
-from forerun.lab.advice.grid import Candidate, candidates, in_turn
+from forerun.lab.advice.grid import Candidate, candidates
 from forerun.lab.advice.recommend import recommend
 from forerun.lab.advice.replay import Known, can_replay
 from forerun.lab.advice.replay import replay as replayed
@@ -34,6 +34,7 @@ KNOWN = 4  # answers of plain decoding, at least, that candidates are led along
 SCOUTS = 3  # of them that all candidates are tried on, before the poor ones are dropped
 NEAR = 0.9  # part of the best one's speed that a candidate needs to stay
 FINALISTS = 3
+HOPELESS = 2  # shapes in a row, of a drafter that runs a model, that fall behind before the deeper ones are given up
 ROUNDS = 3  # most of the live measurement
 SHARES = {"plain": 0.25, "replay": 0.3}  # of the time; what is left is for measuring live
 
@@ -155,30 +156,54 @@ class Advisor:
     def _rank(
         self, grid: Sequence[Candidate], known: Sequence[Known], costs: Costs
     ) -> tuple[list[dict[str, Any]], list[str]]:
-        """Candidates that can be replayed, all on a few answers and those near the best on the rest; and the specs that
-        there was no time for. Those led along every answer come first, each part with the fastest first."""
+        """Candidates that can be replayed: the fastest first, those led along every answer before those that were only
+        tried on a few; and the specs that were not tried, for lack of time or of hope.
+
+        Lookups cost next to nothing and go first, all of them. What runs a model costs as much as decoding; its shapes
+        are tried from the shallowest on, until two in a row fall behind."""
         start, deadline = perf_counter(), SHARES["replay"] * self._seconds
-
-        def late(done: int) -> bool:
-            return done >= FINALISTS and perf_counter() - start > deadline
-
-        waiting = [c for c in in_turn(grid) if self._can_replay(c.spec)]
-        scouts = known[:: max(1, len(known) // SCOUTS)][:SCOUTS]
         first: dict[Candidate, dict[str, Any]] = {}
-        while waiting and not late(len(first)):
-            candidate = waiting.pop(0)
-            first[candidate] = self._predict(candidate, scouts, costs)
-        best = max((entry["speedup"] for entry in first.values()), default=1.0)
-        near = sorted((c for c in first if first[c]["speedup"] >= NEAR * best), key=lambda c: -first[c]["speedup"])
         final: dict[Candidate, dict[str, Any]] = {}
-        for candidate in near:
-            if late(len(final)):
-                break
-            final[candidate] = self._predict(candidate, known, costs)
+        scouts = known[:: max(1, len(known) // SCOUTS)][:SCOUTS]
+
+        def late() -> bool:
+            return len(final) >= FINALISTS and perf_counter() - start > deadline
+
+        def near() -> list[Candidate]:
+            best = max((entry["speedup"] for entry in first.values()), default=1.0)
+            left = [c for c in first if c not in final and first[c]["speedup"] >= NEAR * best]
+            return sorted(left, key=lambda c: -first[c]["speedup"])
+
+        lookups, models = self._by_cost(grid)
+        untried: list[str] = []
+        for group in (lookups, *models):
+            behind = 0
+            for candidate in group:
+                if late() or (behind == HOPELESS and group is not lookups):
+                    untried.append(candidate.spec)
+                    continue
+                first[candidate] = self._predict(candidate, scouts, costs)
+                behind = 0 if candidate in near() else behind + 1
+            for candidate in near():
+                if not late():
+                    final[candidate] = self._predict(candidate, known, costs)
         rest = [entry for candidate, entry in first.items() if candidate not in final]
         self.spent["replay"] = perf_counter() - start
         ranked = [entry for part in (list(final.values()), rest) for entry in sorted(part, key=lambda e: -e["speedup"])]
-        return ranked, [candidate.spec for candidate in waiting]
+        return ranked, untried
+
+    def _by_cost(self, grid: Sequence[Candidate]) -> tuple[list[Candidate], list[list[Candidate]]]:
+        """Candidates whose drafters look things up, and those of each drafter that runs a model, shallowest first.
+        What must be measured live is in neither."""
+        lookups: list[Candidate] = []
+        models: dict[int, list[Candidate]] = {}
+        for candidate in grid:
+            drafter = self._bench.arm(candidate.spec).engine.parts.drafter
+            if can_replay(drafter):
+                runs_model = hasattr(drafter, "target")
+                (models.setdefault(id(drafter), []) if runs_model else lookups).append(candidate)
+        groups = [sorted(group, key=lambda c: (c.plan.depth, c.plan.width)) for group in models.values()]
+        return lookups, groups
 
     def _can_replay(self, spec: str) -> bool:
         return can_replay(self._bench.arm(spec).engine.parts.drafter)

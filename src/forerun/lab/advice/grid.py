@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import zip_longest
 
 from forerun.assemble import split_plan
 from forerun.core.options import Spec
@@ -46,11 +45,3 @@ def spelled(name: str, own: Mapping[str, object], plan: Plan, default: Plan) -> 
     fields = {field: getattr(plan, field) for field in ("depth", "width", "nodes", "confidence")}
     values = {**own, **{key: value for key, value in fields.items() if value != getattr(default, key)}}
     return f"{name}:{','.join(f'{key}={value}' for key, value in values.items())}" if values else name
-
-
-def in_turn(grid: Sequence[Candidate]) -> list[Candidate]:
-    """The same candidates, drafter by drafter in turn: whoever runs out of time has tried some of each."""
-    groups: dict[str, list[Candidate]] = {}
-    for candidate in grid:
-        groups.setdefault(Spec.parse(candidate.spec).name, []).append(candidate)
-    return [candidate for row in zip_longest(*groups.values()) for candidate in row if candidate]

@@ -41,7 +41,7 @@ def _notes(name: str, found: Mapping[str, Any]) -> list[Note]:
     """What a reader must know beside the tables."""
     notes = []
     if found["untried"]:
-        notes.append(Note(f"{name}: not tried for want of time: {', '.join(found['untried'])}"))
+        notes.append(Note(f"{name}: not tried for want of time or hope: {', '.join(found['untried'])}"))
     if found["left_out"]:
         notes.append(Note(f"left out, too long for the context: {', '.join(found['left_out'])}"))
     spent, budget = found["seconds"]["total"], found["budget_s"]
