@@ -163,6 +163,16 @@ def test_a_model_that_keeps_up_is_tried_to_its_depth_while_there_is_time(bench, 
     assert len(untried) == len(candidates(["skip:layers=1"]))
 
 
+def test_the_best_goes_live_with_the_best_of_another_drafter_if_it_is_near():
+    def entries(**speeds):
+        return [{"spec": spec.replace("_", ":depth="), "speedup": speed} for spec, speed in speeds.items()]
+
+    assert advise.finals(entries(ngram=1.5, ngram_8=1.49, suffix=1.4, suffix_4=1.39)) == ["ngram", "suffix"]
+    assert advise.finals(entries(ngram=1.5, ngram_8=1.49, suffix=1.2)) == ["ngram"]
+    assert advise.finals(entries(ngram=0.99, suffix=0.9)) == []
+    assert advise.finals([]) == []
+
+
 # measuring live
 
 

@@ -15,6 +15,7 @@ from time import perf_counter
 from typing import Any
 
 from forerun.core.errors import SpecError
+from forerun.core.options import Spec
 from forerun.lab.advice.grid import Candidate, candidates
 from forerun.lab.advice.recommend import recommend
 from forerun.lab.advice.replay import Known, can_replay
@@ -23,7 +24,7 @@ from forerun.lab.arms import Arm
 from forerun.lab.bench import AGAIN, PLAIN, Bench
 from forerun.lab.costs.curve import Grid
 from forerun.lab.costs.curve import measure as measure_curve
-from forerun.lab.paired import Asked, Samples, Unit, _Session, arm_figures, noise, noise_figures, rounded, user
+from forerun.lab.paired import Asked, Samples, Unit, _Session, arm_figures, noise_figures, rounded, user
 from forerun.lab.run import Answers, Run
 from forerun.lab.sample import Sample, digest
 from forerun.lab.stats import FEWEST, Interval, total_ratio, verdict
@@ -33,7 +34,7 @@ ROWS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16)
 KNOWN = 4  # answers of plain decoding, at least, that candidates are led along
 SCOUTS = 3  # of them that all candidates are tried on, before the poor ones are dropped
 NEAR = 0.9  # part of the best one's speed that a candidate needs to stay
-FINALISTS = 3
+FULLY = 3  # candidates that are led along every answer, whatever the time
 HOPELESS = 2  # shapes in a row, of a drafter that runs a model, that fall behind before the deeper ones are given up
 ROUNDS = 3  # most of the live measurement
 SHARES = {"plain": 0.25, "replay": 0.3}  # of the time; what is left is for measuring live
@@ -75,10 +76,11 @@ class Advisor:
         known, plain = self._plain()
         costs = self._costs(known, plain)
         ranked, untried = self._rank(candidates(drafters), known, costs)
-        finalists = [entry["spec"] for entry in ranked[:FINALISTS] if entry["speedup"] > 1.0]
+        finalists = finals(ranked)
         live = [spec for spec in drafters if not self._can_replay(spec)]
         samples = self._live([*finalists, *live])
-        floor = noise(samples) if samples.pairs(PLAIN, AGAIN) else None
+        same = samples.pairs(PLAIN, AGAIN)
+        floor = total_ratio(same) if same else None  # of the figure that is judged
         arms = {name: judged(samples, name, floor) for name in [PLAIN, *finalists, *live]}
         self.spent["total"] = perf_counter() - self._began
         found = {
@@ -167,7 +169,7 @@ class Advisor:
         scouts = known[:: max(1, len(known) // SCOUTS)][:SCOUTS]
 
         def late() -> bool:
-            return len(final) >= FINALISTS and perf_counter() - start > deadline
+            return len(final) >= FULLY and perf_counter() - start > deadline
 
         def near() -> list[Candidate]:
             best = max((entry["speedup"] for entry in first.values()), default=1.0)
@@ -258,6 +260,18 @@ class Advisor:
         for round in range(ROUNDS):
             for index, prompt in self._cases:
                 yield round, index, prompt
+
+
+def finals(ranked: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What is measured live: the candidate that looks best, and the best one of another drafter if it is near. Its own
+    neighbours differ by less than the noise, and would take the time that telling it from plain decoding needs."""
+    hopeful = [entry for entry in ranked if entry["speedup"] > 1.0]
+    if not hopeful:
+        return []
+    best = hopeful[0]
+    near = [entry for entry in hopeful if entry["speedup"] >= NEAR * best["speedup"]]
+    others = [entry for entry in near if Spec.parse(entry["spec"]).name != Spec.parse(best["spec"]).name]
+    return [best["spec"], *(entry["spec"] for entry in others[:1])]
 
 
 def judged(samples: Samples, name: str, floor: Interval | None) -> dict[str, Any]:
