@@ -1,8 +1,8 @@
 """Few rows times a big weight: the one operation whose time a step consists of.
 
 Speculation lives from T(8) being close to T(1): eight rows read the same weights. On a CPU, `F.linear` does not give
-that: over the layers of SmolLM2-135M in float32 on two Zen 4 cores it took 36 ms for 1 row, 62 for 2, 57 for 8 and 65
-for 16. oneDNN's prepacked product took 19, 19, 21 and 27 (bfloat16: 18, 20, 21, 27 against 13, 14, 14, 17), and a row
+that: over the layers of SmolLM2-135M in float32 on two Zen 4 cores it took 37 ms for 1 row, 66 for 2, 46 for 8 and 56
+for 16. oneDNN's prepacked product took 23, 25, 25 and 30 (bfloat16: 20, 19, 24, 29 against 12, 12, 13, 16), and a row
 had the same bits for 1 to 16 rows. `scripts/bench_rows` measures it; `results/rows.json` is that run.
 """
 
