@@ -21,6 +21,7 @@ def speak() -> Callable[[object], None]:
     """Take standard output away from everyone else; returns what writes a line to it."""
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
+    sys.stdout = sys.stderr  # which writes every line at once, whatever the process at the other end is
     return lambda value: print(json.dumps(value), file=out, flush=True)
 
 
