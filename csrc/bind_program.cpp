@@ -54,7 +54,8 @@ Then then_of(const std::string& name) {
     if (name == "store") return STORE;
     if (name == "add") return ADD;
     if (name == "silu") return SILU;
-    throw std::invalid_argument("a linear operation is followed by '" + name + "' (allowed: store, add, silu)");
+    if (name == "add_silu") return ADD_SILU;
+    throw std::invalid_argument("a linear operation is followed by '" + name + "' (allowed: store, add, silu, add_silu)");
 }
 
 Op op(Op::Kind kind, int in, int out) {
@@ -84,11 +85,11 @@ void logits(Program& program, int source, int matrix, int bias, int norm, float 
 }
 
 void bind_operations(nb::class_<Program>& c) {
-    c.def("embed", [](Program& p, int matrix, int out) {
+    c.def("embed", [](Program& p, int matrix, int out, int stand_in, int id) {
         Op made = op(Op::EMBED, -1, out);
-        made.matrix = matrix;
+        made.matrix = matrix, made.norm = stand_in, made.ids = id;
         p.add(made);
-    }, "matrix"_a, "out"_a);
+    }, "matrix"_a, "out"_a, nb::kw_only(), "stand_in"_a = -1, "id"_a = -1);
     c.def("feature", [](Program& p, int out) { p.add(op(Op::FEATURE, -1, out)); }, "out"_a);
     c.def("norm", [](Program& p, int source, int out, int weight, float eps, int offset) {
         Op made = op(Op::NORM, source, out);

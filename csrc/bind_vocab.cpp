@@ -57,6 +57,19 @@ std::pair<std::optional<IdsOut>, WeightsOut> nucleus_of(Weights row, double temp
     return {std::move(ids), WeightsOut(data, {support.size}, owner_of(support.weights))};
 }
 
+std::vector<std::pair<std::vector<int64_t>, std::vector<double>>> likeliest_of(Matrix logits, size_t k) {
+    const size_t rows = logits.shape(0), size = logits.shape(1);
+    if (rows > 0 && size > 1 && logits.stride(1) != 1)
+        throw std::invalid_argument("a row's logits must lie one after another: copy the matrix first");
+    std::vector<std::pair<std::vector<int64_t>, std::vector<double>>> out;
+    nb::gil_scoped_release unlocked;
+    for (size_t r = 0; r < rows; r++) {
+        Likeliest found = likeliest(logits.data() + int64_t(r) * logits.stride(0), size, k);
+        out.emplace_back(std::move(found.ids), std::move(found.logs));
+    }
+    return out;
+}
+
 int64_t race_of(Weights weights, std::optional<Ids> ids, uint64_t key) {
     const size_t size = weights.size();
     if (ids && ids->size() != size)
@@ -74,6 +87,7 @@ void bind_vocab(nb::module_& m) {
     m.def("argmax", argmax_of, nb::arg("logits").noconvert());
     m.def("nucleus", nucleus_of, nb::arg("row").noconvert(), nb::arg("temperature"), nb::arg("top_k"),
           nb::arg("top_p"), nb::arg("min_p"));
+    m.def("likeliest", likeliest_of, nb::arg("logits").noconvert(), nb::arg("k"));
     m.def("race", race_of, nb::arg("weights").noconvert(), nb::arg("ids").noconvert().none(), nb::arg("key"));
 }
 

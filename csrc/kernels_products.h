@@ -22,7 +22,11 @@ template <int MR> inline void finish(const Product& job, int strip, int row, con
             continue;
         }
         out += strip * STRIP;
-        if (job.then == ADD) {
+        if (job.then == ADD_SILU) {
+            x = sigmoid_times(x);
+            y = sigmoid_times(y);
+        }
+        if (job.then == ADD || job.then == ADD_SILU) {
             x = Isa::add(Isa::load(out), x);
             y = Isa::add(Isa::load(out + PANEL), y);
         }
@@ -31,21 +35,15 @@ template <int MR> inline void finish(const Product& job, int strip, int row, con
     }
 }
 
-// Memory is asked for bytes before they are needed. A group of rows that is alone with its strip asks a little ahead of
-// itself, past the edge of a page. Two groups and more compute longer than the memory needs for a strip, if it works all
-// the time: the first two ask for the next strip meanwhile, one line of two each, so that requests do not queue up before
-// the loads of the strip at hand.
+// Memory is asked for bytes before they are needed: by the first group of rows, a little ahead of itself, past the edge
+// of a page. The groups after it find the strip in the cache.
 struct Ahead {
-    size_t even, odd;  // distances
+    size_t distance;
 
-    static inline Ahead alone() { return {2048, 2048 + 64}; }
-    static inline Ahead of_group(int group, size_t strip) {
-        const size_t line = group < 2 ? strip + 64 * size_t(group) : 0;
-        return {line, line};
-    }
+    static inline Ahead of_group(int group) { return {group ? 0 : size_t(2048)}; }
     inline void ask(const uint8_t* w) const {
-        __builtin_prefetch(w + even);
-        __builtin_prefetch(w + odd);
+        __builtin_prefetch(w + distance);
+        __builtin_prefetch(w + distance + 64);
     }
 };
 
@@ -85,9 +83,12 @@ template <class Steps> struct FloatProduct {
     }
 };
 
+// Products of whole numbers hold sums of two kinds at a time, so that registers suffice for fewer rows.
+constexpr int WHOLE_ROWS = Isa::ROWS < 8 ? Isa::ROWS : 8;
+
 // Groups of 64 inputs share a scale of the activations: an exact integer product for each, then one float chain.
 struct Int8Product {
-    static constexpr int MOST = Isa::ROWS;
+    static constexpr int MOST = WHOLE_ROWS;
     template <int MR> static inline Sums<MR> sums(const Product& job, const uint8_t* w, int row, Ahead ahead) {
         Sums<MR> c;
         for (int m = 0; m < MR; m++) c.a[m] = c.b[m] = Isa::zero();
@@ -121,7 +122,7 @@ struct Int8Product {
 
 // Blocks of 32 bytes: an exact integer product for each, then one float chain per output, block after block.
 struct Q8Product {
-    static constexpr int MOST = Isa::ROWS;
+    static constexpr int MOST = WHOLE_ROWS;
     template <int MR> static inline Sums<MR> sums(const Product& job, const uint8_t* w, int row, Ahead ahead) {
         Sums<MR> c;
         for (int m = 0; m < MR; m++) c.a[m] = c.b[m] = Isa::zero();
@@ -156,7 +157,7 @@ struct Q8Product {
 // Blocks of 32 four-bit weights. Each half of a block has a scale of the activations of its own, since one large
 // activation costs its neighbours their bits, and one scale a block cost SmolLM2 more perplexity than was to be lost.
 template <Format FORMAT> struct Q4Product {
-    static constexpr int MOST = Isa::ROWS, ZERO = FORMAT == Q4_0 ? 8 : 0;
+    static constexpr int MOST = WHOLE_ROWS, ZERO = FORMAT == Q4_0 ? 8 : 0;
     static constexpr size_t CODES = FORMAT == Q4_1 ? 128 : 64;  // bytes before them
 
     struct Scales {
@@ -218,7 +219,7 @@ template <Format FORMAT> struct Q4Product {
 };
 
 struct NF4Product {
-    static constexpr int MOST = Isa::ROWS;
+    static constexpr int MOST = WHOLE_ROWS;
     template <int MR> static inline Sums<MR> sums(const Product& job, const uint8_t* w, int row, Ahead ahead) {
         Sums<MR> c;
         for (int m = 0; m < MR; m++) c.a[m] = c.b[m] = Isa::zero();
@@ -252,17 +253,21 @@ struct NF4Product {
 
 template <class P, int MR> inline void rows_of(const Product& job, int strip, const uint8_t* w, int& row, int& group) {
     if constexpr (MR <= P::MOST)
-        for (; row + MR <= job.rows; row += MR, group++) {
-            const bool alone = !row && job.rows == MR;
-            const Ahead ahead = alone ? Ahead::alone() : Ahead::of_group(group, job.strip_bytes);
-            finish<MR>(job, strip, row, P::template sums<MR>(job, w, row, ahead));
-        }
+        for (; row + MR <= job.rows; row += MR, group++)
+            finish<MR>(job, strip, row, P::template sums<MR>(job, w, row, Ahead::of_group(group)));
 }
 
+// A dozen rows and fewer are one group where registers suffice: a strip then comes from memory while all is computed.
 template <class P> void product(const Product& job, int first, int end) {
     for (int strip = first; strip < end; strip++) {
         const uint8_t* w = job.w + size_t(strip) * job.strip_bytes;
         int row = 0, group = 0;
+        rows_of<P, 12>(job, strip, w, row, group);
+        if (!row) {
+            rows_of<P, 11>(job, strip, w, row, group);
+            rows_of<P, 10>(job, strip, w, row, group);
+            rows_of<P, 9>(job, strip, w, row, group);
+        }
         rows_of<P, 8>(job, strip, w, row, group);
         rows_of<P, 4>(job, strip, w, row, group);
         rows_of<P, 2>(job, strip, w, row, group);

@@ -105,7 +105,10 @@ void Program::check(const Op& op) const {
     };
     if (op.offset < 0 || (op.kind == Op::LINEAR && op.offset % STRIP)) refuse("a linear operation writes from a multiple of 32 on");
     switch (op.kind) {
-        case Op::EMBED: fits(matrices_[op.matrix].cols, out, "the result"); break;
+        case Op::EMBED:
+            fits(matrices_[op.matrix].cols, out, "the result");
+            check_vector(op.norm, out, "the stand-in");
+            break;
         case Op::NORM: check_vector(op.norm, in, "the norm"); [[fallthrough]];
         case Op::COPY:
             if (size_t(op.offset) + in > out) refuse("the result is too narrow");
@@ -163,7 +166,7 @@ Result Program::run(const KV& kv, const std::vector<int>& tokens, const std::vec
     for (const Op& op : ops_) {
         if (op.kind == Op::EMBED)
             for (int token : tokens)
-                if (token < 0 || size_t(token) >= matrices_[op.matrix].rows)
+                if (!(op.norm >= 0 && token == op.ids) && (token < 0 || size_t(token) >= matrices_[op.matrix].rows))
                     refuse("token " + std::to_string(token) + " has no row in a table of " + std::to_string(matrices_[op.matrix].rows));
         if (op.kind == Op::LINEAR || op.kind == Op::LOGITS) widest = std::max(widest, padded(matrices_[op.matrix].cols, K_STEP));
         if (op.kind == Op::FEATURE) features_used += widths_[op.out].columns;
@@ -223,6 +226,10 @@ void Program::step(const Op& op, size_t index, Run& run, int thread, int threads
         switch (op.kind) {
             case Op::EMBED: {
                 const Matrix& m = matrices_[op.matrix];
+                if (op.norm >= 0 && run.tokens[row] == op.ids) {
+                    std::copy_n(vectors_[op.norm].data(), m.cols, out);
+                    break;
+                }
                 unpack_row(m.format, m.data, m.rows, m.cols, size_t(run.tokens[row]), out);
                 break;
             }

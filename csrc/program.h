@@ -45,7 +45,7 @@ struct Matrix {
 struct Op {
     enum Kind { EMBED, FEATURE, NORM, COPY, LINEAR, ATTEND, TAP, PICK, LOGITS } kind;
     int in = -1, out = -1, matrix = -1, bias = -1, norm = -1, k_norm = -1, offset = 0, layer = 0;
-    int ids = 0;  // of the logits: how many rows of the head are real tokens
+    int ids = 0;  // of the logits: how many rows of the head are real tokens; of an embedding: the id that has a stand-in
     float eps = 0;
     Then then = STORE;
     Heads heads{};

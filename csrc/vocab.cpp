@@ -86,6 +86,18 @@ class Row {
         drop([share](const Candidate& c) { return c.weight < share; });
     }
 
+    // What is left, likeliest first, in logarithms of its share of all tokens.
+    Likeliest in_order() {
+        std::sort(left_.begin(), left_.end(), likelier);
+        const double all = std::log(total());
+        Likeliest out;
+        for (const Candidate& c : left_) {
+            out.ids.push_back(int64_t(c.id));
+            out.logs.push_back((double(c.logit) - double(best_)) / temperature_ - all);
+        }
+        return out;
+    }
+
     // What is left, in order of ids.
     Support support() {
         drop([](const Candidate& c) { return c.weight <= 0.0f; });
@@ -217,6 +229,13 @@ Support nucleus(const float* row, size_t n, const Filters& filters) {
     const double sum = left.total(all.weights.get());
     vocab::scale(all.weights.get(), n, float(1.0 / sum));
     return all;
+}
+
+Likeliest likeliest(const float* row, size_t n, size_t k) {
+    if (n > std::numeric_limits<uint32_t>::max()) throw std::invalid_argument("too many tokens");
+    vocab::Row left(row, n, 1.0);
+    if (k > 0) left.keep_likeliest(k);
+    return left.in_order();
 }
 
 int64_t race(const float* weights, const int64_t* ids, size_t n, uint64_t key) {

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 namespace forerun {
 
@@ -30,6 +31,14 @@ struct Support {
 // The distribution that the filters make of n logits: temperature, then top-k, top-p and min-p; among equals the
 // smaller id comes first. Throws std::invalid_argument if a logit is NaN or +infinity, or none is finite.
 Support nucleus(const float* row, size_t n, const Filters& filters);
+
+// The k likeliest of n logits, likeliest first and the smaller id first among equals, with the logarithms of their
+// probabilities; fewer where fewer are finite. Throws as `nucleus` does.
+struct Likeliest {
+    std::vector<int64_t> ids;
+    std::vector<double> logs;
+};
+Likeliest likeliest(const float* row, size_t n, size_t k);
 
 // The index of the first to arrive, token ids[i] (i if there are none) after an exponential time drawn from (key, id)
 // over weights[i]; -1 if a weight is NaN or infinite, or none is positive. The times are those of forerun.core.noise.

@@ -4,7 +4,7 @@ using F = __m512;
 using I = __m512i;
 
 struct Avx512 {
-    static constexpr int ROWS = 8;  // rows that the 32 registers hold sums for
+    static constexpr int ROWS = 12;  // rows that the 32 registers hold sums for
 
     static inline F zero() { return _mm512_setzero_ps(); }
     static inline F set1(float x) { return _mm512_set1_ps(x); }

@@ -159,3 +159,39 @@ def test_a_shape_that_does_not_fit_is_refused_when_the_program_is_made(head):
     for source, out in ((narrow, wide), (right, narrow)):
         with pytest.raises(ValueError, match=r"8 columns|narrow"):
             net.linear(source, out, Weights(net, weights).matrix("head"))
+
+
+def test_a_silu_that_is_added(head):
+    """Medusa's block: x + silu(W x + b)."""
+    weights, shape = head
+    wide, width = shape.heads * shape.head_dim, shape.hidden_size
+    net = _ext.Program(here()[0])
+    read, x, last = net.buffer(wide), net.buffer(width), net.buffer(width)
+    net.feature(read)
+    net.feature(x)
+    bias = np.linspace(-1, 1, width, dtype=np.float32)
+    net.linear(read, x, Weights(net, weights).matrix("0.o"), bias=net.vector(bias), then="add_silu")
+    net.tap(x)
+    net.pick(x, last)
+    features = np.random.default_rng(0).standard_normal((3, wide + width)).astype(np.float32)
+    memory = _ext.KV(1, shape.kv_heads, shape.head_dim, 1, "f32")
+    _, _, hidden = net.run(memory, [0] * 3, [(0, 2, 0, [-1], [0])], features)
+    y = features[:, :wide] @ weights.values("0.o").T + bias
+    np.testing.assert_allclose(hidden, features[:, wide:] + y / (1 + np.exp(-y)), rtol=1e-4, atol=1e-5)
+
+
+def test_an_embedding_with_a_stand_in(head):
+    weights, shape = head
+    width = shape.hidden_size
+    net = _ext.Program(here()[0])
+    x, last = net.buffer(width), net.buffer(width)
+    other = np.arange(width, dtype=np.float32)
+    net.embed(Weights(net, weights).matrix("embedding"), x, stand_in=net.vector(other), id=3)
+    net.tap(x)
+    net.pick(x, last)
+    memory = _ext.KV(1, shape.kv_heads, shape.head_dim, 1, "f32")
+    _, _, hidden = net.run(memory, [3, 4, 3], [(0, 2, 0, [-1], [0])])
+    table = weights.values("embedding")
+    np.testing.assert_allclose(hidden, np.stack([other, table[4], other]), rtol=1e-6)
+    with pytest.raises(ValueError, match="stand-in has 3 values"):
+        net.embed(Weights(net, weights).matrix("embedding"), x, stand_in=net.vector(other[:3]), id=3)

@@ -263,3 +263,33 @@ def test_argmax_of_strided_rows_and_of_none():
 def test_ids_and_weights_of_different_number_are_refused():
     with pytest.raises(ValueError, match="3 weights and 2 ids"):
         ext.required().race(np.ones(3, np.float32), np.arange(2), 1)
+
+
+@pytest.mark.parametrize("size", [1, 2, 64, 1023, 1025, 5000])
+@pytest.mark.parametrize("count", [1, 4, 10, 70])
+@pytest.mark.parametrize("grid", [False, True], ids=["distinct", "ties"])
+def test_the_likeliest_are_the_plain_ones(native, size, count, grid):
+    row = torch.randn(size, generator=torch.Generator().manual_seed(size)) * 3
+    if grid:
+        row = row.round()
+    ids, logs = native.likeliest(row, count)
+    want_ids, want_logs = vocabulary.likeliest(row, count)
+    assert ids == want_ids
+    assert len(ids) == min(size, count)
+    assert logs == pytest.approx(torch.log_softmax(row.double(), -1)[ids].tolist(), abs=2e-6)
+    assert logs == pytest.approx(want_logs, abs=1e-5)
+
+
+def test_the_likeliest_of_a_masked_row_are_those_that_are_left(native):
+    row = torch.tensor([-INF, 2.0, -INF, 1.0])
+    for likeliest in (native.likeliest, vocabulary.likeliest):
+        ids, logs = likeliest(row, 3)
+        assert ids == [1, 3]
+        assert sum(np.exp(logs)) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("row", [[1.0, float("nan")], [INF, 0.0], [-INF, -INF]])
+def test_rows_without_a_likeliest_are_a_fault(native, row):
+    for likeliest in (native.likeliest, vocabulary.likeliest):
+        with pytest.raises(BrokenInvariant):
+            likeliest(torch.tensor(row), 1)

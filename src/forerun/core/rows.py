@@ -63,7 +63,11 @@ class Rows:
 
     def raw(self, b: int, node: int) -> Tensor:
         """The target's own logits [V], before any processing."""
-        return self._logits[self._first[b] + node]
+        return self._logits[self.place(b, node)]
+
+    def place(self, b: int, node: int) -> int:
+        """Which of the logits' rows it is."""
+        return self._first[b] + node
 
     def position(self, b: int, node: int) -> int:
         """Position in the sequence of the token that row (b, node) is about."""
@@ -74,7 +78,10 @@ class Rows:
         """The likeliest token after processing, the first of several; BrokenInvariant if a logit is NaN."""
         if self.items[b].seq.params.edits_logits:
             return _first_best(self.edited(b, node))
-        row = self._first[b] + node
+        return self.first_best(self.place(b, node))
+
+    def first_best(self, row: int) -> int:
+        """The first of the largest logits of a row as the target gave it; BrokenInvariant if one is NaN."""
         if self._best is None and self._logits.device.type != "cpu":  # one wait for the device, whatever is visited
             self._best = self._logits.argmax(-1).tolist()
         if self._best is not None and 0 <= self._best[row] < self._logits.shape[1]:
@@ -88,6 +95,10 @@ class Rows:
         support = self.support(b, node)
         slot = target_slot(self.position(b, node))
         return support.token(noise.pick(b, slot, support.weights, support.ids))
+
+    def likeliest(self, b: int, node: int, count: int) -> tuple[list[int], list[float]]:
+        """The likeliest tokens after `node`, likeliest first, and their log-probabilities at temperature 1."""
+        return self._vocabulary.likeliest(self.edited(b, node), count)
 
     def probs(self, b: int, node: int) -> Tensor:
         """The processed distribution [V] that the next token is drawn from."""

@@ -42,6 +42,13 @@ class Vocabulary(Protocol):
         """
         ...
 
+    def likeliest(self, row: Tensor, count: int) -> tuple[list[int], list[float]]:
+        """The `count` likeliest tokens of logits [V], likeliest first, and their log-probabilities at temperature 1.
+
+        Fewer where fewer have a finite logit; errors as for `shape`.
+        """
+        ...
+
     def race(self, weights: Tensor, key: int, ids: Tensor | None = None) -> int:
         """An index drawn in proportion to `weights` [K] by the 64 bits of `key`, as `core.noise.race` says."""
         ...
@@ -53,6 +60,9 @@ class Plain:
     def shape(self, row: Tensor, params: SamplingParams) -> Support:
         return shape(row, params)
 
+    def likeliest(self, row: Tensor, count: int) -> tuple[list[int], list[float]]:
+        return likeliest(row, count)
+
     def race(self, weights: Tensor, key: int, ids: Tensor | None = None) -> int:
         return race(weights, key, ids)
 
@@ -62,9 +72,7 @@ PLAIN = Plain()
 
 def shape(row: Tensor, params: SamplingParams) -> Support:
     """See `Vocabulary.shape`."""
-    best = float(row.max())
-    if not -float("inf") < best < float("inf"):
-        raise BrokenInvariant(f"the largest of a row's logits is {best}: the model or the runtime is broken")
+    best = _best(row)
     scaled = (row - best) / max(params.temperature, torch.finfo(row.dtype).tiny)  # less is 0 in this dtype
     if params.top_k and params.top_k < row.shape[0]:
         values, ids = _likeliest(scaled, params.top_k)
@@ -84,6 +92,22 @@ def shape(row: Tensor, params: SamplingParams) -> Support:
     ids, order = ids[: probs.shape[0]][keep].sort()
     probs = probs[keep][order]
     return Support(ids, probs / probs.sum())
+
+
+def likeliest(row: Tensor, count: int) -> tuple[list[int], list[float]]:
+    """See `Vocabulary.likeliest`."""
+    _best(row)
+    values, ids = _likeliest(torch.log_softmax(row, -1), min(count, row.shape[0]))
+    finite = values > float("-inf")
+    return ids[finite].tolist(), values[finite].tolist()
+
+
+def _best(row: Tensor) -> float:
+    """The largest logit of a row; BrokenInvariant where it is none."""
+    best = float(row.max())
+    if not -float("inf") < best < float("inf"):
+        raise BrokenInvariant(f"the largest of a row's logits is {best}: the model or the runtime is broken")
+    return best
 
 
 def _likeliest(scaled: Tensor, count: int) -> tuple[Tensor, Tensor]:

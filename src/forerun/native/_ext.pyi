@@ -75,6 +75,9 @@ def nucleus(
 ) -> tuple[NDArray[np.int64] | None, Floats]:
     """ids [K] ascending (None: all) and weights [K] summing to one, of one row [V] of edited logits."""
 
+def likeliest(logits: Floats, k: int) -> list[tuple[list[int], list[float]]]:
+    """Of each row [R, V] the k likeliest ids, likeliest first, and the logarithms of their probabilities."""
+
 def race(weights: Floats, ids: NDArray[np.int64] | None, key: int) -> int:
     """Index of the first to arrive; -1 if no weight is positive and finite. `key` is 64 unsigned bits."""
 
@@ -104,8 +107,8 @@ class Program:
     def buffer(self, width: int) -> int: ...
     def rope(self, inv_freq: Floats, scale: float) -> None:
         """Radians per position [head_dim / 2]; what cos and sin are multiplied by."""
-    def embed(self, matrix: int, out: int) -> None:
-        """Rows of the matrix by token id."""
+    def embed(self, matrix: int, out: int, *, stand_in: int = -1, id: int = -1) -> None:
+        """Rows of the matrix by token id; the vector `stand_in`, if given, in the place of the row of `id`."""
     def feature(self, out: int) -> None:
         """The next rows that the caller feeds beside the tokens: [T, width of out]."""
     def norm(self, source: int, out: int, weight: int, eps: float, offset: int = 0) -> None:
@@ -119,7 +122,8 @@ class Program:
         """out = W x + b, x normalised first if `norm` is given.
 
         then: "store"; "add" (to what is in `out`); "silu" (strips hold 16 gate rows and their 16 up rows; out is
-        silu(gate) * up, half as wide). `offset` is the first column of `out` (a multiple of 32).
+        silu(gate) * up, half as wide); "add_silu" (silu of the result, added to
+        what is in `out`). `offset` is the first column of `out` (a multiple of 32).
         """
     def attend(
         self, qkv: int, out: int, layer: int, heads: int, kv_heads: int, head_dim: int, *,

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from forerun.native._ext import cpu_quota as cpu_quota
     from forerun.native._ext import isa_runs as isa_runs
     from forerun.native._ext import isas as isas
+    from forerun.native._ext import likeliest as likeliest
     from forerun.native._ext import nucleus as nucleus
     from forerun.native._ext import pack_bf16 as pack_bf16
     from forerun.native._ext import pack_blocks as pack_blocks

@@ -29,10 +29,16 @@ class NativeVocabulary:
                 row.contiguous().numpy(), params.temperature, params.top_k, params.top_p, params.min_p
             )
         except ValueError as error:
-            raise BrokenInvariant(
-                f"no distribution can be made of a row's logits, {error}: the model or the runtime is broken"
-            ) from None
+            raise _broken(error) from None
         return Support(None if ids is None else torch.from_numpy(ids), torch.from_numpy(weights))
+
+    def likeliest(self, row: Tensor, count: int) -> tuple[list[int], list[float]]:
+        if not _ours(row):
+            return vocabulary.likeliest(row, count)
+        try:
+            return self._ext.likeliest(row.contiguous().numpy()[None], count)[0]  # type: ignore[no-any-return]
+        except ValueError as error:
+            raise _broken(error) from None
 
     def race(self, weights: Tensor, key: int, ids: Tensor | None = None) -> int:
         if not _ours(weights):
@@ -42,6 +48,12 @@ class NativeVocabulary:
         if first < 0:
             raise BrokenInvariant("cannot draw: no token has a positive, finite weight here")
         return first
+
+
+def _broken(error: ValueError) -> BrokenInvariant:
+    return BrokenInvariant(
+        f"no distribution can be made of a row's logits, {error}: the model or the runtime is broken"
+    )
 
 
 def _ours(values: Tensor) -> bool:
