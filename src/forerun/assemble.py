@@ -21,7 +21,7 @@ from forerun.core.options import Spec, build, documented
 from forerun.core.plan import Plan
 from forerun.core.protocols import Drafter, Target, Verifier
 from forerun.core.vocabulary import PLAIN, Vocabulary
-from forerun.drafters.names import DRAFTERS, Entry, drafter_entry
+from forerun.drafters.names import DRAFTERS, HEADS, Entry, drafter_entry
 from forerun.engine.engine import Engine
 from forerun.engine.step import Parts
 from forerun.models.opening import open_model, tokenizer_of, words_of
@@ -29,6 +29,7 @@ from forerun.native import ext
 from forerun.targets.choice import KV, Choice, Dtype, Runtime, Weights, Wish, choose
 from forerun.targets.paged import PagedTarget
 from forerun.text.words import TextWords
+from forerun.trees.named import shape_of
 from forerun.verify.names import verifier
 from forerun.weights.pull import resolve
 
@@ -194,10 +195,20 @@ def split_plan(spec: Spec) -> tuple[Plan, int | None, dict[str, object]]:
     for key in spec.values:
         if key not in shared and key not in own:
             raise unknown(f"{spec.name} option", key, {*own, *shared})
-    given = {"depth": entry.depth, **{key: value for key, value in spec.values.items() if key in shared}}
+    wanted = entry_plan(entry)
+    if tree := spec.values.get("tree"):
+        shape = shape_of(str(tree))
+        wanted |= {"depth": shape.depth, "nodes": len(shape), "width": max(1, shape.width)}
+    given = {**wanted, **{key: value for key, value in spec.values.items() if key in shared}}
     limit = build(UpTo, {key: given.pop(key) for key in ("up_to",) if key in given}, spec.name)
     own_values = {key: value for key, value in spec.values.items() if key not in shared}
     return build(Plan, given, spec.name), limit.up_to, own_values
+
+
+def entry_plan(entry: Entry) -> dict[str, object]:
+    """How far a drafter guesses if nobody says."""
+    wanted = {"depth": entry.depth, "nodes": entry.nodes, "width": entry.width}
+    return {key: value for key, value in wanted.items() if value is not None}
 
 
 def own_options(name: str) -> dict[str, tuple[object, str]]:
@@ -210,7 +221,8 @@ def shared_options(entry: Entry) -> dict[str, tuple[object, str]]:
     if not entry.heeds:
         return {}
     plan = {name: found for name, found in documented(Plan).items() if name in entry.heeds}
-    return {**plan, "depth": (entry.depth, plan["depth"][1]), **documented(UpTo)}
+    wanted = {key: (value, plan[key][1]) for key, value in entry_plan(entry).items()}
+    return {**plan, **wanted, **documented(UpTo)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,21 +243,35 @@ def make_drafter(
     options = build(cls.Options, values, name)
     if name == "model":
         return cast(Drafter, cls(draft_target(options.path, target, words, config), options))
+    if name in HEADS:
+        from forerun import heads  # what reads a head's files is of no use without one
+
+        return heads.drafter(cls, name, options, target)
     if name == "skip":
         return cast(Drafter, cls(shallow(target, options.layers), options))
     return cast(Drafter, cls(options))
 
 
 def cascade(values: Mapping[str, object], target: Target, words: TextWords | None, config: Config) -> list[Drafter]:
-    """The drafters of `first_of:of=a+b+c`, each with its defaults."""
+    """The drafters of `first_of:of=a+b[key=value;key=value]`: defaults but for what stands in brackets."""
     of = values.get("of", "")
-    names = str(of).split("+") if of else []
-    if set(values) - {"of"} or len(names) < 2:
-        raise SpecError(f"first_of takes the drafters in order, as first_of:of=prediction+ngram, got {dict(values)!r}")
-    for name in names:
-        if name not in DRAFTERS or name == "first_of":
-            raise unknown("drafter in first_of", name, set(DRAFTERS) - {"first_of"})
-    return [make_drafter(name, {}, target, words, config) for name in names]
+    parts = [_part(text) for text in str(of).split("+")] if of else []
+    if set(values) - {"of"} or len(parts) < 2:
+        raise SpecError(
+            f"first_of takes the drafters in order, as first_of:of=prediction+ngram[min=3], got {dict(values)!r}"
+        )
+    for part in parts:
+        if part.name not in DRAFTERS or part.name == "first_of":
+            raise unknown("drafter in first_of", part.name, set(DRAFTERS) - {"first_of"})
+    return [make_drafter(part.name, part.values, target, words, config) for part in parts]
+
+
+def _part(text: str) -> Spec:
+    """One drafter of a cascade: `name` or `name[key=value;key=value]`."""
+    name, bracket, rest = text.partition("[")
+    if bracket and not rest.endswith("]"):
+        raise SpecError(f"a drafter of first_of is written as name[key=value;key=value], got {text!r}")
+    return Spec.parse(f"{name}:{rest[:-1].replace(';', ',')}" if bracket else name)
 
 
 def shallow(target: Target, layers: int | None) -> Target:
@@ -299,4 +325,4 @@ def describe_drafters() -> dict[str, dict[str, Any]]:
     }
 
 
-CASCADE_OPTIONS: dict[str, tuple[object, str]] = {"of": ("", "The drafters in order, as prediction+ngram.")}
+CASCADE_OPTIONS: dict[str, tuple[object, str]] = {"of": ("", "The drafters in order, as prediction+ngram[min=3].")}

@@ -15,7 +15,7 @@ from contextlib import suppress
 from difflib import get_close_matches
 from typing import NoReturn
 
-from forerun.cli import chat, demo, doctor, drafters, generate, lab, pull
+from forerun.cli import chat, demo, doctor, drafters, generate, head, lab, pull, train
 
 COMMANDS = {
     "generate": generate,
@@ -24,6 +24,8 @@ COMMANDS = {
     "pull": pull,
     "drafters": drafters,
     "doctor": doctor,
+    "train": train,
+    "head": head,
     "lab": lab,
 }
 

@@ -1,7 +1,8 @@
 """One sequence's tree while a model grows it, level by level.
 
 Chosen trees are EAGLE-2's (Li et al. 2406.16858): the likeliest nodes of a level get children, and of all that were
-seen the likeliest are kept at the end. Foreseen ones lead with the token that the target would draw there if its row
+seen the likeliest are kept at the end. With a static shape it says instead which ranks of which nodes are grown.
+Foreseen ones lead with the token that the target would draw there if its row
 were the model's, by the same race between tokens (Daliri et al. 2408.07978). Drawn trees (`sampled`, `distinct`) keep
 every node that was drawn, with the row it was drawn from: how many children a node gets, and whether it gets any, is
 settled before they are drawn, so the law is not bent. Of all only the nodes below which more is to grow are fed.
@@ -21,6 +22,7 @@ from forerun.core.plan import Plan
 from forerun.core.rows import DeadEnd, Rows
 from forerun.core.seq import Seq
 from forerun.core.work import Item
+from forerun.trees.shape import Shape
 
 
 class Growth:
@@ -29,16 +31,20 @@ class Growth:
     Two numberings meet here: nodes (all that were drawn or considered) and fed nodes (those the model has read).
     """
 
-    def __init__(self, seq: Seq, b: int, depth: int, width: int, plan: Plan, law: Law) -> None:
+    def __init__(
+        self, seq: Seq, b: int, depth: int, width: int, plan: Plan, law: Law, shape: Shape | None = None
+    ) -> None:
         self.seq = seq
         self.law: Law = "chosen" if seq.params.greedy else law
         self._drawn = self.law in ("sampled", "distinct")
         self.frontier: list[int] = [0] if depth > 0 and plan.nodes else []
         self._b = b
+        self._shape = shape
+        self._ranks: dict[int, tuple[int, ...]] = {0: ()}  # with a shape: each node's path of ranks
         self._width = width
         self._limit = plan.nodes
         self._confidence = plan.confidence
-        self._levels = min(depth, plan.nodes)
+        self._levels = min(depth, plan.nodes) if shape is None else min(depth, shape.depth)
         self._tokens = [seq.last]
         self._parents = [-1]
         self._scores = [0.0]  # log-probability of the path
@@ -48,8 +54,15 @@ class Growth:
         self._fed_tree = Tree((), ())
 
     @property
+    def levels(self) -> int:
+        """How many levels are still to be grown."""
+        return self._levels
+
+    @property
     def feeds(self) -> int:
         """Most nodes that will be fed, root included."""
+        if self._shape is not None:
+            return sum(len(path) < self._levels for path in self._shape.children)
         return 1 + self._width * (self._levels - 1)
 
     def item(self, held: int) -> Item:
@@ -62,17 +75,23 @@ class Growth:
         self._fed_tree = Tree(tokens, parents)
         return Item(self.seq, held, len(self.seq) - 1, self._fed_tree, seen)
 
+    def on_its_own(self) -> Item:
+        """`item` for what drafts with a memory that the sequence's tokens do not number: no certain tokens."""
+        return self.item(len(self.seq) - 1)
+
     def grow(self, rows: Rows, i: int, noise: Noise) -> None:
         """Children of the frontier from its rows, those of item i; then the next frontier."""
         first = len(self._tokens)
-        left = -(-(self._limit - first + 1) // self._levels)  # a level's share of the nodes still to be drawn
+        left = self._limit - first + 1
+        if self._shape is None:
+            left = -(-left // self._levels)  # a level's share of the nodes still to be drawn
         for node in self.frontier:
             old = len(self._tokens)
             try:
                 if not self._drawn:
                     self._choose(rows, i, node, noise)
                 elif left > 0:
-                    left -= self._draw(rows, i, node, min(self._width, left), noise)
+                    left -= self._draw(rows, i, node, min(self._room(node), left), noise)
             except DeadEnd:
                 self.seq.error = None  # a path that is only guessed; no fault of an answer that does not go there
             if self._signals is not None and len(self._tokens) > old:
@@ -85,18 +104,20 @@ class Growth:
         fed, foreseen = self._fed[node], -1
         if self.law == "foreseen":
             foreseen = self._foresee(rows, i, node, noise)
-        elif self._width == 1 and not self._confidence:
+        width = self._room(node)
+        if foreseen < 0 and width == 1 and not self._confidence:
             self._add(rows.argmax(i, fed), node, 0.0)
-        wanted = self._width - (foreseen >= 0)
-        if not wanted or (self._width == 1 and not self._confidence):
             return
-        row = torch.log_softmax(rows.edited(i, fed), -1)
-        if foreseen >= 0:
-            row[foreseen] = float("-inf")
-        values, ids = row.topk(min(wanted, row.shape[0]))
-        for value, token in zip(values.tolist(), ids.tolist(), strict=True):
-            if value > float("-inf"):
-                self._add(token, node, value)
+        wanted = width - (foreseen >= 0)
+        if not wanted:
+            return
+        found = zip(*rows.likeliest(i, fed, width), strict=True)
+        for token, value in [pair for pair in found if pair[0] != foreseen][:wanted]:
+            self._add(token, node, value)
+
+    def _room(self, node: int) -> int:
+        """Most children of `node`."""
+        return self._width if self._shape is None else self._shape.children[self._ranks[node]]
 
     def _foresee(self, rows: Rows, i: int, node: int, noise: Noise) -> int:
         """The target's draw below `node` if its row were ours: the first to be fed, whatever its probability."""
@@ -131,6 +152,9 @@ class Growth:
             self._signals[node] = Signal(exp(float(logs[self._tokens[node]])), entropy)
 
     def _add(self, token: int, parent: int, value: float) -> None:
+        if self._shape is not None:
+            rank = self._parents.count(parent)
+            self._ranks[len(self._tokens)] = (*self._ranks[parent], rank)
         self._tokens.append(token)
         self._parents.append(parent)
         self._scores.append(self._scores[parent] + value)
@@ -143,6 +167,8 @@ class Growth:
             for node in sorted(first.values())
             if self._tokens[node] not in self.seq.stop_ids and exp(self._scores[node]) >= self._confidence
         ]
+        if self._shape is not None:
+            return [node for node in alive if self._ranks[node] in self._shape.children]
         return sorted(alive, key=self._rank)[: self._width]
 
     def _rank(self, node: int) -> tuple[float, int]:

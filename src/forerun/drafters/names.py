@@ -21,6 +21,9 @@ class Entry:
     summary: str
     heeds: tuple[str, ...] = ("depth",)
     depth: int = 4
+    nodes: int | None = None
+    width: int | None = None
+    """Of trees, if nobody says: None leaves a plan's own."""
 
     def load(self) -> type[Any]:
         """The drafter's class."""
@@ -32,6 +35,8 @@ class Entry:
 CHAIN = ("depth",)
 TREE = ("depth", "nodes", "width")
 MODEL = (*TREE, "confidence")
+HEADS = ("eagle", "eagle3", "p-eagle", "medusa", "mtp")
+"""Drafters that run a trained head beside the target."""
 
 DRAFTERS: dict[str, Entry] = {
     "none": Entry("forerun.drafters.none:NoDrafter", "no guesses: plain decoding", (), 0),
@@ -55,6 +60,13 @@ DRAFTERS: dict[str, Entry] = {
     ),
     "model": Entry("forerun.drafters.model:ModelDrafter", "a smaller model with the same tokenizer", MODEL, 4),
     "skip": Entry("forerun.drafters.skip:SkipDrafter", "the target's own first layers, no second model", MODEL, 3),
+    "eagle": Entry("forerun.drafters.eagle:EagleDrafter", "an EAGLE-1 head; EAGLE-2 with its tree", MODEL, 5, 11, 4),
+    "eagle3": Entry("forerun.drafters.eagle:Eagle3Drafter", "an EAGLE-3 head: chain or dynamic tree", MODEL, 5, 11, 4),
+    "p-eagle": Entry(
+        "forerun.drafters.parallel:ParallelDrafter", "a P-EAGLE head: all tokens in one forward", MODEL, 5, 11, 4
+    ),
+    "medusa": Entry("forerun.drafters.medusa:MedusaDrafter", "Medusa heads, one for each distance", MODEL, 3, 11, 4),
+    "mtp": Entry("forerun.drafters.mtp:MTPDrafter", "a multi-token-prediction module, used again", MODEL, 4, 11, 4),
     "first_of": Entry(
         "forerun.drafters.first_of:FirstOf",
         "a cascade: for each sequence the first drafter that has a guess",

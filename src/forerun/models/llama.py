@@ -60,6 +60,12 @@ class Network:
         """Positions that the rotary tables reach."""
         return self.cos.shape[0]
 
+    def end_rows(self) -> Tensor:
+        """The vocabulary's end as a plain matrix [V, E]."""
+        if self.config.tied:
+            return self.embedding
+        return self.head.matrix.to_dense() if self.head.packed else self.head.matrix
+
     def first(self, layers: int) -> Network:
         """The same weights without the later layers."""
         return replace(self, layers=self.layers[:layers])

@@ -90,6 +90,8 @@ class _Trial:
     """A batch that goes through everything that happens to one."""
 
     def __init__(self, drafter: Drafter, target: Target, plain: Sequence[Sequence[int]]) -> None:
+        if drafter.taps:
+            target.tap(drafter.taps)
         self.drafter = drafter
         self.target = target
         self.seqs: list[Seq] = []

@@ -27,11 +27,23 @@ class ToyTarget:
     """A target whose logits are a plain function of the tokens so far.
 
     `slots` limits its memory in tokens over all sequences, so that preemption can be provoked. `fed` records every
-    (sequence id, token, position) in feeding order.
+    (sequence id, token, position) in feeding order. With `layers` it has hidden states for drafters with taps: the one
+    of a token, in whatever layer, is its own one-hot vector.
     """
 
-    def __init__(self, law: NextLaw, vocab_size: int, max_len: int = 4096, slots: int = 1 << 20, name: str = "toy"):
-        self.spec = ModelSpec(name, vocab_size, max_len, 0, 0, "float64", "cpu", f"toy:{name}")
+    def __init__(
+        self,
+        law: NextLaw,
+        vocab_size: int,
+        max_len: int = 4096,
+        slots: int = 1 << 20,
+        name: str = "toy",
+        layers: int = 0,
+    ):
+        self.spec = ModelSpec(
+            name, vocab_size, max_len, vocab_size if layers else 0, layers, "float64", "cpu", f"toy:{name}"
+        )
+        self.taps: tuple[int, ...] = ()
         self.slots = slots
         self.fed: list[tuple[int, int, int]] = []
         self.forwards = 0
@@ -41,8 +53,9 @@ class ToyTarget:
         self._reserved: dict[Seq, int] = {}
 
     def tap(self, layers: tuple[int, ...]) -> None:
-        if layers:
-            raise SpecError(f"a toy has no layers to tap, got {layers}")
+        if (layers and max(layers) > self.spec.layers) or (layers and not self.spec.layers):
+            raise SpecError(f"this toy has {self.spec.layers} layers, taps were asked of {layers}")
+        self.taps = layers
 
     def begin(self, seq: Seq) -> int:
         if seq in self._held:
@@ -70,9 +83,17 @@ class ToyTarget:
         if len({id(item.seq) for item in work}) != len(work):
             raise BrokenInvariant("a sequence stands twice in one forward")
         self.forwards += 1
+        before = len(self.fed)
         rows = [row for item in work for row in self._feed(item, keep)]
         logits = torch.stack(rows) if rows else torch.empty(0, self.spec.vocab_size, dtype=torch.float64)
-        return Rows(work, logits, self.spec.vocab_size)
+        return Rows(work, logits, self.spec.vocab_size, self._states(before))
+
+    def _states(self, first: int) -> Tensor | None:
+        """Hidden states [T, taps * V] of what was fed from `first` on."""
+        if not self.taps:
+            return None
+        tokens = torch.tensor([token for _, token, _ in self.fed[first:]], dtype=torch.long)
+        return torch.nn.functional.one_hot(tokens, self.spec.vocab_size).float().repeat(1, len(self.taps))
 
     def _feed(self, item: Item, keep: bool) -> list[Tensor]:
         held = self._held[item.seq]

@@ -1,0 +1,48 @@
+"""Trees over rows that know only how far ahead they guess: P-EAGLE's masked slots, Medusa's heads.
+
+The children of all nodes of one depth are then the same words, and a tree is a choice among their combinations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torch import Tensor
+
+from forerun.core.noise import Noise
+from forerun.core.vocabulary import Vocabulary
+from forerun.core.work import Item
+from forerun.drafters.growth import Growth
+from forerun.drafters.word_rows import WordRows
+from forerun.models.heads.runner import MedusaRunner, RecurrentRunner
+
+
+class MarginalRows(WordRows):
+    """Rows of a head that guesses all positions at once: one for each depth, whatever stands before.
+
+    `logits` [B, K, draft words]: row d is about the token d + 1 after the root.
+    """
+
+    def __init__(
+        self, items: Sequence[Item], logits: Tensor, words: Tensor | None, vocab: int, vocabulary: Vocabulary
+    ) -> None:
+        self._depths = logits.shape[1]
+        flat = logits.flatten(0, 1)
+        super().__init__([], flat[:0], words, vocab, None, vocabulary)
+        self.items = items
+        self._logits = flat if words is not None else flat[:, :vocab]
+
+    def place(self, b: int, node: int) -> int:
+        return b * self._depths + len(self.items[b].nodes.path(node))
+
+
+def grow_over(
+    growths: Sequence[Growth], marginals: Tensor, runner: MedusaRunner | RecurrentRunner, vocab: int, noise: Noise
+) -> None:
+    """Grow all trees to their end over `marginals` [B, K, draft words] of the runner's head."""
+    words, vocabulary = runner.head.words, runner.vocabulary
+    while growing := [b for b, growth in enumerate(growths) if growth.frontier]:
+        items = [growths[b].on_its_own() for b in growing]
+        rows = MarginalRows(items, marginals[growing], words, vocab, vocabulary)
+        for i, b in enumerate(growing):
+            growths[b].grow(rows, i, noise)

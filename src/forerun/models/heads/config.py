@@ -1,0 +1,200 @@
+"""What a head is, whatever file it came from: sizes, switches, and the tensors that these ask for.
+
+Two designs. A *recurrent* head (EAGLE-1, EAGLE-3, P-EAGLE, MTP) is a decoder layer or a few: slot i holds the target's
+feature of token i and the embedding of token i + 1, and gives a guess at token i + 2 and a feature that the next step
+reads in place of the target's. A *Medusa* head has a residual block and a vocabulary end for each distance, over one
+feature, and no memory.
+
+Tensors have one set of names here, those of vllm-project/speculators where it has one; the readers and writers of
+`formats` translate. Shapes are those of torch's Linear.weight, [out, in].
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from forerun.core.errors import SpecError, unknown
+from forerun.models.rope import Rope
+
+Kind = Literal["eagle", "eagle3", "p-eagle", "mtp", "medusa"]
+RECURRENT: tuple[Kind, ...] = ("eagle", "eagle3", "p-eagle", "mtp")
+KINDS: tuple[Kind, ...] = (*RECURRENT, "medusa")
+
+Shapes = dict[str, tuple[int, ...]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecurrentConfig:
+    """A head that reads (feature, embedding) and hands its own feature on.
+
+    `taps` are the target layers whose inputs it reads (EAGLE-3, P-EAGLE); () is the output of the target's final norm.
+    """
+
+    kind: Kind
+    vocab_size: int
+    """The target's, padding included."""
+    target_size: int
+    """Width of one of the target's states."""
+    draft_vocab: int
+    """Words that it can guess; equal to vocab_size if all."""
+    hidden_size: int
+    intermediate_size: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    norm_eps: float
+    rope: Rope
+    max_len: int
+    """Positions that its rotations reach."""
+    taps: tuple[int, ...] = ()
+    layers: int = 1
+    qkv_bias: bool = False
+    fc_bias: bool = False
+    qk_norm: bool = False
+    norm_before_residual: bool = False
+    """EAGLE-3: what attention is added to is the feature after its norm."""
+    norm_before_fc: bool = False
+    """EAGLE-3: one norm over all taps before they are joined."""
+    fc_norm: bool = False
+    """EAGLE-3: a norm for each tap before they are joined."""
+    norm_output: bool = False
+    """The feature handed on is the one after the final norm."""
+    own_embedding: bool = False
+    mask_id: int | None = None
+    """P-EAGLE: the token that stands where none is known yet."""
+
+    def __post_init__(self) -> None:
+        if self.kind not in RECURRENT:
+            raise unknown("recurrent head", self.kind, RECURRENT)
+        if not 1 <= self.draft_vocab <= self.vocab_size:
+            raise SpecError(
+                f"draft_vocab is {self.draft_vocab}, the target knows {self.vocab_size} words: allowed 1 to that"
+            )
+        if self.heads % self.kv_heads:
+            raise SpecError(f"kv_heads {self.kv_heads} must divide heads {self.heads}")
+        if self.kind in ("eagle3", "p-eagle") and not self.taps:
+            raise SpecError(f"{self.kind} reads the inputs of some target layers: taps must name them")
+        if self.kind == "p-eagle" and self.mask_id is None:
+            raise SpecError("p-eagle needs mask_id, the token that stands where none is known yet")
+
+    @property
+    def features(self) -> int:
+        """Width of what it reads of the target for one token."""
+        return self.target_size * max(1, len(self.taps))
+
+    @property
+    def reduced(self) -> bool:
+        """Whether it knows fewer words than the target."""
+        return self.draft_vocab != self.vocab_size
+
+    @property
+    def normed(self) -> bool:
+        """Whether it has a final norm and a vocabulary end of its own (EAGLE-1 uses the target's, without a norm)."""
+        return self.kind != "eagle"
+
+    @property
+    def ends(self) -> tuple[str, ...]:
+        """Names of its vocabulary ends, [draft_vocab, hidden_size] each; without them the target's serves."""
+        return ("lm_head.weight",)
+
+    def shapes(self) -> Shapes:
+        """Every tensor but the vocabulary's end, with its shape."""
+        h = self.hidden_size
+        own: Shapes = {"embed_tokens.weight": (self.vocab_size, h)} if self.own_embedding else {}
+        own |= self._joining()
+        for i in range(self.layers):
+            own |= self._layer(f"layers.{i}.", i)
+        if self.normed:
+            own["norm.weight"] = (h,)
+        return own
+
+    def _joining(self) -> Shapes:
+        h = self.hidden_size
+        if self.kind == "eagle":
+            return {"fc.weight": (h, h + self.features), **({"fc.bias": (h,)} if self.fc_bias else {})}
+        if self.kind == "mtp":
+            norms: Shapes = {"enorm.weight": (h,), "hnorm.weight": (self.features,)}
+            return {"fc.weight": (h, h + self.features), **norms}
+        found: Shapes = {"fc.weight": (h, self.features), **({"fc.bias": (h,)} if self.fc_bias else {})}
+        if self.norm_before_fc:
+            found["input_norm.weight"] = (self.features,)
+        if self.fc_norm:
+            found |= {f"fc_norm.{i}.weight": (self.target_size,) for i in range(len(self.taps))}
+        if self.kind == "p-eagle":
+            found["mask_hidden"] = (self.features,)
+            if not self.own_embedding:
+                found["mask_embedding"] = (h,)
+        return found
+
+    def _layer(self, at: str, i: int) -> Shapes:
+        h, dim = self.hidden_size, self.head_dim
+        twice = 2 * h if i == 0 and self.kind in ("eagle3", "p-eagle") else h
+        rows = {"q": self.heads * dim, "k": self.kv_heads * dim, "v": self.kv_heads * dim}
+        found: Shapes = {f"{at}self_attn.{part}_proj.weight": (count, twice) for part, count in rows.items()}
+        if self.qkv_bias:
+            found |= {f"{at}self_attn.{part}_proj.bias": (count,) for part, count in rows.items()}
+        if self.qk_norm:
+            found |= {f"{at}self_attn.{part}_norm.weight": (dim,) for part in "qk"}
+        if i or self.kind != "eagle":
+            found[f"{at}input_layernorm.weight"] = (h,)
+        if twice != h:
+            found[f"{at}hidden_norm.weight"] = (h,)
+        return found | {
+            f"{at}self_attn.o_proj.weight": (h, self.heads * dim),
+            f"{at}post_attention_layernorm.weight": (h,),
+            f"{at}mlp.gate_proj.weight": (self.intermediate_size, h),
+            f"{at}mlp.up_proj.weight": (self.intermediate_size, h),
+            f"{at}mlp.down_proj.weight": (h, self.intermediate_size),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MedusaConfig:
+    """Heads over the output of the target's final norm: head i guesses at distance i + 2 from the token it is of."""
+
+    vocab_size: int
+    target_size: int
+    draft_vocab: int
+    count: int
+    """Heads."""
+    blocks: int = 1
+    """Residual blocks of each."""
+    bias: bool = True
+    shared_end: bool = False
+    """One vocabulary end for all heads."""
+    kind: Kind = "medusa"
+    taps: tuple[int, ...] = ()
+
+    @property
+    def hidden_size(self) -> int:
+        """Width inside the heads."""
+        return self.target_size
+
+    @property
+    def features(self) -> int:
+        """Width of what it reads of the target for one token."""
+        return self.target_size
+
+    @property
+    def reduced(self) -> bool:
+        """Whether it knows fewer words than the target."""
+        return self.draft_vocab != self.vocab_size
+
+    def shapes(self) -> Shapes:
+        """Every tensor but the vocabulary ends, with its shape."""
+        h, found = self.target_size, Shapes()
+        for i in range(self.count):
+            for j in range(self.blocks):
+                found[f"heads.{i}.blocks.{j}.weight"] = (h, h)
+                if self.bias:
+                    found[f"heads.{i}.blocks.{j}.bias"] = (h,)
+        return found
+
+    @property
+    def ends(self) -> tuple[str, ...]:
+        """Names of its vocabulary ends, [draft_vocab, hidden_size] each; without them the target's serves for all."""
+        return ("lm_head.weight",) if self.shared_end else tuple(f"heads.{i}.lm_head.weight" for i in range(self.count))
+
+
+HeadConfig = RecurrentConfig | MedusaConfig

@@ -1,0 +1,1 @@
+"""Heads on disk: our own compact form, and those that are published, read and written."""

@@ -1,0 +1,149 @@
+"""A head's weights in the layout of the compiled runtime, in memory; packed anew each time, which takes some ms.
+
+Matrices take one format for all: int8 by default, since what a drafter says is checked anyway. Rows that a head keeps
+as whole numbers are laid out as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from io import BytesIO
+
+import numpy as np
+import numpy.typing as npt
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from forerun.core.errors import unknown
+from forerun.models.heads.config import MedusaConfig, RecurrentConfig
+from forerun.models.heads.head import Head, Rows8, Stored
+from forerun.models.packing import in_turn
+from forerun.native import ext
+from forerun.native.packed import PackedModel, Writer
+from forerun.quant import int8
+
+FORMATS = ("int8", "bf16", "f32")
+_CHUNK = 4096  # rows of the target's end that are looked at together
+
+EndRows = Callable[[Tensor | None], Tensor]
+"""Rows [N, E] of the target's vocabulary end by id, float32; None for all of them."""
+
+
+def pack_head(head: Head, format: str, end_rows: EndRows) -> PackedModel:
+    """`head` packed in one of FORMATS; where it has no vocabulary end of its own and knows fewer words than the target,
+    the target's rows are copied, and where it knows all there is none."""
+    if format not in FORMATS:
+        raise unknown("format of a head's weights", format, FORMATS)
+    packer = _Packer(head, format)
+    if isinstance(head.config, MedusaConfig):
+        _medusa(packer, head.config)
+    else:
+        _recurrent(packer, head.config)
+    if head.own_end:
+        for i, name in enumerate(head.config.ends):
+            packer.matrix(f"{i}.end", [head.tensors[name]])
+    elif head.config.reduced:
+        packer.matrix("0.end", [end_rows(head.words)])
+    return packer.packed()
+
+
+def rows_of_end(target: PackedModel, ids: Tensor | None) -> Tensor:
+    """Rows of a packed target's vocabulary end; see EndRows."""
+    entry = target.matrix("head")
+    arena, found = target.arena.view(), []
+    for first in range(0, entry.rows, _CHUNK):
+        count = min(_CHUNK, entry.rows - first)
+        chosen = None if ids is None else ids[(ids >= first) & (ids < first + count)] - first
+        if chosen is not None and not len(chosen):
+            continue
+        start = entry.offset + ext.packed_bytes(entry.format, first, entry.cols) if first else entry.offset
+        size = ext.packed_bytes(entry.format, count, entry.cols)
+        rows = torch.from_numpy(ext.unpack(entry.format, count, entry.cols, arena[start : start + size]))
+        found.append(rows if chosen is None else rows[chosen])
+    return torch.cat(found)
+
+
+def _recurrent(packer: _Packer, c: RecurrentConfig) -> None:
+    tensors = packer.head.tensors
+    if c.own_embedding:
+        packer.matrix("embedding", [tensors["embed_tokens.weight"]])
+    packer.matrix("fc", [tensors["fc.weight"]])
+    for name, key in (("fc.bias", "fc.bias"), ("norm", "norm.weight"), ("enorm", "enorm.weight")):
+        packer.maybe(name, key)
+    for name, key in (("hnorm", "hnorm.weight"), ("input_norm", "input_norm.weight"), ("mask", "mask_embedding")):
+        packer.maybe(name, key)
+    for i in range(len(c.taps)):
+        packer.maybe(f"fc_norm.{i}", f"fc_norm.{i}.weight")
+    for i in range(c.layers):
+        at = f"layers.{i}."
+        packer.maybe(f"{i}.attention_norm", f"{at}input_layernorm.weight")
+        packer.maybe(f"{i}.feature_norm", f"{at}hidden_norm.weight")
+        packer.matrix(f"{i}.qkv", [tensors[f"{at}self_attn.{part}_proj.weight"] for part in "qkv"])
+        if c.qkv_bias:
+            packer.vector(f"{i}.qkv.bias", [packer.head.floats(f"{at}self_attn.{part}_proj.bias") for part in "qkv"])
+        for part in "qk":
+            packer.maybe(f"{i}.{part}_norm", f"{at}self_attn.{part}_norm.weight")
+        packer.matrix(f"{i}.o", [tensors[f"{at}self_attn.o_proj.weight"]])
+        packer.maybe(f"{i}.mlp_norm", f"{at}post_attention_layernorm.weight")
+        order = in_turn(c.intermediate_size)
+        packer.matrix(f"{i}.gate_up", [tensors[f"{at}mlp.{part}_proj.weight"] for part in ("gate", "up")], order)
+        packer.matrix(f"{i}.down", [tensors[f"{at}mlp.down_proj.weight"]], wide=len(order) // 2)
+
+
+def _medusa(packer: _Packer, c: MedusaConfig) -> None:
+    for i in range(c.count):
+        for j in range(c.blocks):
+            packer.matrix(f"{i}.block.{j}", [packer.head.tensors[f"heads.{i}.blocks.{j}.weight"]])
+            packer.maybe(f"{i}.block.{j}.bias", f"heads.{i}.blocks.{j}.bias")
+
+
+class _Packer:
+    def __init__(self, head: Head, format: str) -> None:
+        self.head = head
+        self._format = format
+        self._file = BytesIO()
+        self._writer = Writer(self._file)
+
+    def maybe(self, name: str, tensor: str) -> None:
+        """That tensor as a vector, if the head has it."""
+        if tensor in self.head.tensors:
+            self.vector(name, [self.head.floats(tensor)])
+
+    def vector(self, name: str, parts: Sequence[Tensor]) -> None:
+        self._writer.vector(name, torch.cat([part.flatten() for part in parts]).numpy())
+
+    def matrix(
+        self, name: str, parts: Sequence[Stored], order: npt.NDArray[np.int64] | None = None, wide: int | None = None
+    ) -> None:
+        """The rows of `parts` in `order` (-1 for a row of zeros) as one matrix, `wide` columns of it."""
+        cols = wide or parts[0].shape[1]
+        if self._format == "int8":
+            eights = [part if isinstance(part, Rows8) else Rows8(*int8.quantise(part)) for part in parts]
+            codes = _placed(torch.cat([part.codes for part in eights]), order, cols)
+            scales = _placed(torch.cat([part.scales for part in eights])[:, None], order, 1)[:, 0]
+            out = np.empty(ext.packed_bytes("int8", len(codes), cols), np.uint8)
+            ext.pack_int8(codes.numpy(), scales.contiguous().numpy(), out)
+        else:
+            floats = [part.floats() if isinstance(part, Rows8) else part.float() for part in parts]
+            values = _placed(torch.cat(floats), order, cols)
+            out = np.empty(ext.packed_bytes(self._format, len(values), cols), np.uint8)
+            if self._format == "bf16":
+                ext.pack_bf16(values.bfloat16().view(torch.uint16).numpy(), out)
+            else:
+                ext.pack_f32(values.numpy(), out)
+        rows = sum(part.shape[0] for part in parts) if order is None else len(order)
+        self._writer.matrix(name, self._format, rows, cols, [out])
+
+    def packed(self) -> PackedModel:
+        arena = ext.Arena(self._writer.size)
+        arena.view()[:] = np.frombuffer(self._file.getbuffer(), np.uint8)
+        return PackedModel(arena, self._writer.entries, {}, self._writer.checksum)
+
+
+def _placed(values: Tensor, order: npt.NDArray[np.int64] | None, cols: int) -> Tensor:
+    """Rows in order, zeros where it says -1, zeros beyond their own columns."""
+    if order is not None:
+        at = torch.from_numpy(order)
+        values = values[at.clamp_min(0)] * (at >= 0).to(values.dtype)[:, None]
+    return F.pad(values, (0, cols - values.shape[1])).contiguous()

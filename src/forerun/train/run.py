@@ -1,0 +1,151 @@
+"""`forerun train` from end to end: a corpus, a head, its measured tau, a folder that can be drafted with at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from time import perf_counter, strftime
+from typing import Any
+
+from forerun.core.errors import SpecError
+from forerun.models.heads.config import Kind
+from forerun.models.heads.formats import own
+from forerun.train.batches import batches
+from forerun.train.card import readme
+from forerun.train.conversation import Manner
+from forerun.train.corpus import Corpus
+from forerun.train.domains import Mix
+from forerun.train.ends import Ends
+from forerun.train.gather import WIDTH, FromFiles, Progress, SelfMade, Source, facts_of, gather, target_for
+from forerun.train.kinds import Recipe, pupil
+from forerun.train.overlap import Overlap
+from forerun.train.tau import Measurer, held_out
+from forerun.train.trainer import Course, News, State, train
+from forerun.weights.folder import open_checkpoint
+from forerun.weights.pull import resolve
+
+DEFAULT_MIX = "chat:3,code:3,math:3,writing:2,knowledge:2,reasoning:2,russian:2"
+_CORPUS_SHARE = 0.4  # of the minutes, where the corpus is made in the same run
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What is asked of one run; sizes that are None follow from `minutes`."""
+
+    kind: Kind
+    model: str
+    out: Path
+    minutes: float | None = None
+    corpus: Path | None = None
+    also: tuple[Path, ...] = ()
+    """More data that is captured already."""
+    tokens: int | None = None
+    data: tuple[Path, ...] = ()
+    domain: str = DEFAULT_MIX
+    avoid: tuple[Path, ...] = ()
+    taps: tuple[int, ...] | None = None
+    manner: Manner = field(default_factory=Manner)
+    recipe: dict[str, Any] = field(default_factory=dict)
+    steps: int | None = None
+    rate: float = 3e-3
+    batch: int = 2048
+    measures: int = 4
+    seed: int = 0
+    width: int = WIDTH
+    weights: str = "bf16"
+    threads: int | None = None
+    command: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """Who hears of a run."""
+
+    corpus: Callable[[Progress], None]
+    training: News
+    said: Callable[[str], None]
+
+
+def run(job: Job, watch: Watch) -> dict[str, Any]:
+    """Do it; returns what the head's card says in numbers."""
+    started = perf_counter()
+    base = target_for(job.model, job.width, weights=job.weights, threads=job.threads)
+    corpus = _corpus(job, base, watch, started)
+    gathered = perf_counter() - started
+    for folder in job.also:
+        corpus.join(Corpus(folder))
+    ends = Ends.of(open_checkpoint(resolve(job.model)))
+    head = pupil(Recipe(job.kind, **job.recipe, seed=job.seed), corpus, ends)
+    places = [place for place in corpus if not place.held_out]
+    measurer = Measurer(base, held_out(corpus, 4))
+    watch.said(f"training on {len(places)} conversations, {sum(place.learnt for place in places)} tokens to learn")
+    left = None if job.minutes is None else max(60.0, job.minutes * 60 - (perf_counter() - started))
+    course = Course(
+        steps=job.steps, seconds=None if job.steps else left or 1800.0, rate=job.rate, measures=job.measures
+    )
+    job.out.mkdir(parents=True, exist_ok=True)
+    state = train(
+        State(head.weights), head.lesson, course, lambda step: batches(corpus, places, job.seed, job.batch, step),
+        lambda w: measurer(head.finish(w)).all, job.out / "training.pt", watch.training,
+    )  # fmt: skip
+    made = head.finish(state.best)
+    tau = measurer(made)
+    card = _card(job, corpus, state, course, asdict(tau), gathered, perf_counter() - started, made.parameters)
+    own.write(replace(made, card=card), job.out)
+    (job.out / "README.md").write_text(readme(card), encoding="utf-8")
+    (job.out / "training.pt").unlink(missing_ok=True)
+    return card
+
+
+def gather_only(job: Job, watch: Watch) -> dict[str, Any]:
+    """The corpus alone, in `job.corpus` or `job.out`; returns what there is of it."""
+    started = perf_counter()
+    base = target_for(job.model, job.width, weights=job.weights, threads=job.threads)
+    corpus = _corpus(replace(job, corpus=job.corpus or job.out), base, watch, started, 1.0)
+    return {
+        "folder": str(corpus.folder), "conversations": len(corpus), "learnt": corpus.learnt, "tokens": corpus.tokens,
+        "seconds": round(perf_counter() - started, 1), "command": job.command,
+    }  # fmt: skip
+
+
+def _corpus(job: Job, base: Any, watch: Watch, started: float, share: float = _CORPUS_SHARE) -> Corpus:
+    folder = job.corpus or job.out / "corpus"
+    source: Source = FromFiles(job.data) if job.data else SelfMade(Mix.parse(job.domain), job.domain)
+    layers = base.target.spec.layers
+    taps = job.taps or tuple(dict.fromkeys((2, layers // 2, layers - 3)))
+    facts = facts_of(base, (*taps, layers), job.seed, source, job.manner)
+    corpus = Corpus.begin(folder, facts)
+    end = None if job.minutes is None else started + job.minutes * 60 * share
+    goal = job.tokens if job.tokens is not None else (None if end else 200_000)
+
+    def enough(learnt: int) -> bool:
+        return (goal is not None and learnt >= goal) or (end is not None and perf_counter() >= end)
+
+    if not enough(corpus.learnt):
+        if goal:
+            watch.said(f"up to {goal * facts.token_bytes * 1.3 / 2**30:.1f} GiB of disk for {goal} answered tokens")
+        gather(base, corpus, source, job.manner, enough, watch.corpus, Overlap.of_files(job.avoid), job.width)
+        corpus = Corpus(folder)
+    if not any(not place.held_out for place in corpus):
+        raise SpecError(f"{folder} holds no conversation to train on: give it more time, or more prompts")
+    return corpus
+
+
+def _card(
+    job: Job, corpus: Corpus, state: State, course: Course, tau: dict[str, Any], gathered: float, took: float, size: int
+) -> dict[str, Any]:
+    domains: dict[str, int] = {}
+    for place in corpus:
+        domains[place.domain] = domains.get(place.domain, 0) + place.learnt
+    return {
+        "kind": job.kind, "model": corpus.facts.model, "fingerprint": corpus.facts.fingerprint, "command": job.command,
+        "date": strftime("%Y-%m-%d"), "parameters": size, "taps": list(corpus.facts.taps[:-1]),
+        "corpus": {
+            "asked": corpus.facts.asked, "conversations": len(corpus), "learnt": corpus.learnt, "tokens": corpus.tokens,
+            "by_domain": domains, "manner": dict(corpus.facts.manner), "seed": corpus.facts.seed,
+        },
+        "recipe": job.recipe, "rate": job.rate, "batch": job.batch, "steps": state.step, "seed": job.seed,
+        "losses": state.losses[-1:], "taus": state.taus, "tau": tau,
+        "seconds": {"corpus": round(gathered, 1), "all": round(took, 1), "training": round(state.seconds, 1)},
+    }  # fmt: skip

@@ -1,0 +1,151 @@
+"""`forerun train` on a tiny model: every kind from prompts to drafts, resumed after a kill, and what is refused."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+
+from forerun.cli.main import main
+from forerun.testing.tiny import Tiny, write_folder
+
+SMALL = ["--weights", "auto", "--width", "8", "--answer-tokens", "16", "--taps", "0,1,2"]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return write_folder(tmp_path_factory.mktemp("model"), Tiny(hidden=32, layers=3, max_len=512, sharpness=2.0))
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """Where prompts of the user's own are, as options."""
+    path = tmp_path_factory.mktemp("prompts") / "own.txt"
+    path.write_text("\n".join(f"question {i}" for i in range(80)))
+    return ["--data", str(path)]
+
+
+@pytest.fixture(scope="module")
+def corpus(model, data, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("data") / "corpus"
+    assert main(["train", "corpus", "-m", str(model), "--out", str(folder), "--tokens", "900", *SMALL, *data]) == 0
+    return folder
+
+
+@pytest.mark.parametrize("kind", ["eagle", "eagle3", "p-eagle", "mtp", "medusa"])
+def test_every_kind_from_a_corpus_to_drafts(kind, model, corpus, data, tmp_path, capsys):
+    out = tmp_path / kind
+    words = [
+        "train",
+        kind,
+        "-m",
+        str(model),
+        "--corpus",
+        str(corpus),
+        "--tokens",
+        "900",
+        "--out",
+        str(out),
+        *SMALL,
+        *data,
+    ]
+    vocab = [] if kind == "eagle" else ["--draft-vocab", "150"]
+    assert main([*words, "--steps", "6", "--measures", "2", "--batch", "256", *vocab]) == 0
+    card = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert card["kind"] == kind
+    assert card["steps"] == 6
+    assert len(card["taus"]) == 2
+    assert card["tau"]["all"] >= 1.0
+    assert set(card["corpus"]["by_domain"]) == {"own"}
+    assert "held-out prompts" in (out / "README.md").read_text()
+    assert not (out / "training.pt").exists()
+    texts = []
+    for drafter in ("none", f"{kind}:path={out}"):
+        assert main(["generate", "-m", str(model), "-d", drafter, "--max-tokens", "20", "--raw", "1, 2, 3"]) == 0
+        texts.append(capsys.readouterr().out)
+    assert texts[0] == texts[1]
+
+
+def test_a_killed_training_goes_on(model, corpus, data, tmp_path, capsys, monkeypatch):
+    from forerun.train import trainer
+
+    monkeypatch.setattr(trainer, "KEPT_EACH_S", 0.0)
+    words = ["train", "eagle3", "-m", str(model), "--corpus", str(corpus), "--tokens", "900", *SMALL, *data]
+    words += ["--steps", "6", "--measures", "1", "--batch", "256", "--draft-vocab", "150"]
+    assert main([*words, "--out", str(tmp_path / "whole")]) == 0
+    step, calls = trainer._step, []
+
+    def killed(*args):
+        calls.append(1)
+        if len(calls) == 4:
+            raise KeyboardInterrupt
+        return step(*args)
+
+    monkeypatch.setattr(trainer, "_step", killed)
+    assert main([*words, "--out", str(tmp_path / "rest")]) != 0
+    assert (tmp_path / "rest" / "training.pt").exists()
+    monkeypatch.setattr(trainer, "_step", step)
+    assert main([*words, "--out", str(tmp_path / "rest")]) == 0
+    from forerun.models.heads.formats import own
+
+    whole, rest = own.read(tmp_path / "whole"), own.read(tmp_path / "rest")
+    for name in whole.tensors:
+        assert torch.equal(whole.floats(name), rest.floats(name)), name
+
+
+@pytest.mark.parametrize(
+    ("words", "match"),
+    [
+        (["--draft-vocab", "9999"], "from 1 to the target's 264 words"),
+        (["--taps", "2,9", "--corpus", "FRESH"], "tap 9 is past the last layer"),
+        (["--loss", "mse"], "unknown loss"),
+        (["--domain", "cooking", "--corpus", "FRESH"], "no domain 'cooking'"),
+        (["--domain", "chat:x", "--corpus", "FRESH"], "weight of a domain"),
+        (["--data", "/nowhere.jsonl", "--corpus", "FRESH"], "nowhere"),
+        (["--seed", "5"], "seed 0, this run would make one with 5"),
+    ],
+)
+def test_what_is_refused(words, match, model, corpus, data, tmp_path, capsys):
+    words = [str(tmp_path / "fresh") if word == "FRESH" else word for word in words]
+    base = [
+        "train",
+        "eagle3",
+        "-m",
+        str(model),
+        "--corpus",
+        str(corpus),
+        "--out",
+        str(tmp_path / "o"),
+        "--tokens",
+        "900",
+    ]
+    own = [] if "--domain" in words else data
+    assert main([*base, *SMALL, *own, "--steps", "1", *words]) == 1
+    said = capsys.readouterr().err.strip().splitlines()[-1]
+    assert match in said, said
+
+
+def test_a_head_is_shown_and_written_for_others(model, tmp_path, capsys):
+    from forerun.models.heads.formats import own
+    from forerun.models.heads.opening import Fit, open_head
+    from forerun.testing.heads import random_config, random_head
+
+    fit = Fit(model.name, 32, 264, 3, "")
+    sizes = {"intermediate_size": 40, "heads": 4, "kv_heads": 2, "head_dim": 8}
+    for kind, forms in (("eagle3", ("safeai", "speculators")), ("p-eagle", ("speculators",)), ("mtp", ("mtp",))):
+        head = random_head(random_config(kind, 264, 32, 100, **sizes), 1)
+        own.write(head, tmp_path / kind, compact=False)
+        for form in forms:
+            out = tmp_path / f"{kind}-{form}"
+            words = ["head", str(tmp_path / kind), "-m", str(model), "--export", form, "--out", str(out)]
+            assert main(words) == 0
+            assert json.loads(capsys.readouterr().out)["kind"] == kind
+            found, _ = open_head(out, fit)
+            assert torch.equal(found.floats("fc.weight"), head.floats("fc.weight"))
+    assert (
+        main(["head", str(tmp_path / "mtp"), "-m", str(model), "--export", "medusa", "--out", str(tmp_path / "x")]) == 1
+    )
+    assert "this is mtp" in capsys.readouterr().err
+    assert main(["head", str(tmp_path / "mtp"), "-m", str(model), "--out", str(tmp_path / "x")]) == 1
+    assert "go together" in capsys.readouterr().err

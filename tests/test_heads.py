@@ -1,0 +1,107 @@
+"""Heads from folders beside whole engines: the text is plain decoding's on either runtime, for every kind."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import forerun
+from forerun.core.errors import LoadError, SpecError
+from forerun.models.heads.formats import own
+from forerun.native import ext
+from forerun.testing.heads import random_config, random_head
+from forerun.testing.tiny import Tiny, write_folder
+
+VOCAB, WIDTH = 264, 32
+RUNTIMES = ["torch", pytest.param("native", marks=pytest.mark.skipif(ext.extension() is None, reason="not compiled"))]
+KINDS = ("eagle", "eagle3", "p-eagle", "mtp", "medusa")
+SIZES = {"intermediate_size": 40, "heads": 4, "kv_heads": 2, "head_dim": 8}
+PROMPTS = ["tell me about the sea", "1, 2, 3, 4", "to be or not to be, that is the question: to be or", "a"]
+
+
+@pytest.fixture(scope="module", params=[True, False], ids=["tied", "untied"])
+def model(request, tmp_path_factory):
+    return write_folder(tmp_path_factory.mktemp("model"), Tiny(hidden=WIDTH, tied=request.param, sharpness=4.0))
+
+
+def folder_of(tmp_path, kind, draft_vocab=120, **changes):
+    sizes = {} if kind == "medusa" else SIZES
+    head = random_head(
+        random_config(kind, VOCAB, WIDTH, VOCAB if kind == "eagle" else draft_vocab, **sizes, **changes), 5
+    )
+    own.write(head, tmp_path / kind, compact=False)
+    return tmp_path / kind
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_text_is_plain_decoding_s(kind, runtime, model, tmp_path):
+    options = {"runtime": runtime, "kv_tokens": 2048, "reuse": False}
+    asks = [{"temperature": 0.0}, {"temperature": 0.9, "seed": 7}, {"temperature": 1.0, "top_p": 0.8, "seed": 8}]
+    path = folder_of(tmp_path, kind)
+    with forerun.load(model, **options) as engine:
+        plain = [[r.choices[0].token_ids for r in engine.generate_batch(PROMPTS, max_tokens=24, **ask)] for ask in asks]
+    for plan in ("", ",width=1", ",tree=eagle-25", ",law=chosen,depth=3,nodes=6,width=3,confidence=0.1"):
+        with forerun.load(model, f"{kind}:path={path}{plan}", **options) as engine:
+            drafted = 0
+            for ask, want in zip(asks, plain, strict=True):
+                results = engine.generate_batch(PROMPTS, max_tokens=24, **ask)
+                assert [r.choices[0].token_ids for r in results] == want, (kind, plan, ask)
+                drafted += sum(r.choices[0].stats.drafted for r in results)
+            assert drafted > 0
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
+def test_a_lookup_and_a_head_in_one_request(runtime, model, tmp_path):
+    path = folder_of(tmp_path, "eagle3")
+    options = {"runtime": runtime, "kv_tokens": 2048, "reuse": False}
+    with forerun.load(model, **options) as engine:
+        want = [r.choices[0].token_ids for r in engine.generate_batch(PROMPTS, max_tokens=30)]
+    with forerun.load(model, f"first_of:of=ngram[min=3]+eagle3[path={path};law=chosen]", **options) as engine:
+        results = engine.generate_batch(PROMPTS, max_tokens=30)
+        assert [r.choices[0].token_ids for r in results] == want
+        assert engine.parts.drafter.name == "first_of(ngram, eagle3)"
+
+
+def test_int8_rows_on_disk_and_bf16_in_memory(model, tmp_path):
+    if ext.extension() is None:
+        pytest.skip("the native extension was not built")
+    head = random_head(random_config("eagle3", VOCAB, WIDTH, 120, **SIZES), 5)
+    own.write(head, tmp_path)
+    with forerun.load(model, runtime="native") as engine:
+        want = engine.generate("the sea", max_tokens=20).choices[0].token_ids
+    for format in ("int8", "bf16", "f32"):
+        with forerun.load(model, f"eagle3:path={tmp_path},format={format}", runtime="native") as engine:
+            assert engine.generate("the sea", max_tokens=20).choices[0].token_ids == want
+
+
+def test_what_cannot_be(model, tmp_path):
+    with pytest.raises(SpecError, match="needs a head"):
+        forerun.load(model, "eagle3")
+    with pytest.raises(LoadError):
+        forerun.load(model, f"eagle3:path={tmp_path}/none")
+    path = folder_of(tmp_path, "mtp")
+    with pytest.raises(SpecError, match="kind mtp"):
+        forerun.load(model, f"eagle3:path={path}")
+    other = write_folder(tmp_path / "other", Tiny(hidden=48, heads=4, head_dim=12))
+    with pytest.raises(LoadError, match=r"expects hidden size 32, .* has 48"):
+        forerun.load(other, f"mtp:path={path}")
+    with pytest.raises(SpecError, match="tree"):
+        forerun.load(model, f"mtp:path={path},tree=eagle")
+
+
+def test_a_head_of_other_weights_of_the_same_sizes_warns(model, tmp_path):
+    head = random_head(random_config("eagle3", VOCAB, WIDTH, 120, **SIZES), 5)
+    own.write(type(head)(head.config, head.tensors, head.words, "0123456789abcdef"), tmp_path)
+    with pytest.warns(UserWarning, match="0123456789abcdef"):
+        forerun.load(model, f"eagle3:path={tmp_path}").close()
+
+
+def test_long_prompts_are_read_in_chunks_and_windows(model, tmp_path):
+    path = folder_of(tmp_path, "eagle3")
+    prompt = list(torch.randint(0, 250, (150,), generator=torch.Generator().manual_seed(1)).tolist())
+    with forerun.load(model, kv_tokens=512, chunk=32) as engine:
+        want = engine.generate(prompt, max_tokens=40).choices[0].token_ids
+    for options in ("chunk=16", "chunk=16,window=12,sinks=2", "window=64"):
+        with forerun.load(model, f"eagle3:path={path},{options}", kv_tokens=512, chunk=32) as engine:
+            assert engine.generate(prompt, max_tokens=40).choices[0].token_ids == want

@@ -1,0 +1,155 @@
+"""A corpus on disk: whole shards or none, resumed where it stopped, and the same conversation for the same number."""
+
+from __future__ import annotations
+
+import errno
+import json
+
+import pytest
+import torch
+from tiny_corpus import TAPS, begun, fill, tiny_target
+
+from forerun.core.errors import CapacityError, LoadError, SpecError
+from forerun.core.params import SamplingParams
+from forerun.core.seq import Seq
+from forerun.core.work import Item
+from forerun.train import corpus as corpus_module
+from forerun.train.corpus import Corpus, Facts
+from forerun.train.overlap import Overlap
+from forerun.train.sample import Sample
+
+
+def facts(**changes):
+    values = {
+        "model": "t", "fingerprint": "f", "vocab_size": 30, "hidden_size": 4, "layers": 2, "taps": (1, 2), "seed": 0,
+        "asked": "chat", "manner": {},
+    }  # fmt: skip
+    return Facts(**{**values, **changes})
+
+
+def sample(number, length=6):
+    tokens = torch.arange(length, dtype=torch.int32) + number
+    return Sample(number, "chat", True, tokens, tokens % 2 == 0, torch.full((length - 1, 8), float(number)).bfloat16())
+
+
+def test_samples_come_back(tmp_path):
+    corpus = Corpus.begin(tmp_path, facts())
+    corpus.add([sample(3), sample(1, 9)], ["three", "one"], {0, 1, 2, 3})
+    corpus.add([sample(5)], ["five"], {0, 1, 2, 3, 4, 5})
+    found = Corpus(tmp_path)
+    assert [place.number for place in found] == [1, 3, 5]
+    assert found.ended == {0, 1, 2, 3, 4, 5}
+    assert (found.tokens, found.learnt) == (21, corpus.learnt)
+    for place in found:
+        want, got = sample(place.number, place.length), found.load(place)
+        for field in ("tokens", "answered", "states"):
+            assert torch.equal(getattr(want, field), getattr(got, field))
+
+
+def test_other_facts_are_refused(tmp_path):
+    Corpus.begin(tmp_path, facts())
+    Corpus.begin(tmp_path, facts())
+    with pytest.raises(SpecError, match="seed 0, this run would make one with 7"):
+        Corpus.begin(tmp_path, facts(seed=7))
+
+
+def test_corpora_of_one_target_join(tmp_path):
+    a, b = Corpus.begin(tmp_path / "a", facts()), Corpus.begin(tmp_path / "b", facts(asked="math"))
+    a.add([sample(1)], ["x"], {1})
+    b.add([sample(1)], ["y"], {1})
+    a.join(Corpus(tmp_path / "b"))
+    assert [place.prompt for place in a] == ["x", "y"]
+    assert a.load(a.places[1]).tokens.tolist() == sample(1).tokens.tolist()
+    with pytest.raises(SpecError, match="another target"):
+        a.join(Corpus.begin(tmp_path / "c", facts(taps=(0, 2))))
+
+
+def test_a_full_disk_is_said_and_costs_nothing(tmp_path, monkeypatch):
+    corpus = Corpus.begin(tmp_path, facts())
+    corpus.add([sample(1)], ["x"], {1})
+
+    def full(*args):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(corpus_module, "save_file", full)
+    with pytest.raises(CapacityError, match=r"disk is full.*kept"):
+        corpus.add([sample(2)], ["y"], {1, 2})
+    monkeypatch.undo()
+    found = Corpus(tmp_path)
+    assert len(found) == 1
+    assert not list(tmp_path.glob("*.part"))
+
+
+def test_damage_is_named(tmp_path):
+    with pytest.raises(LoadError, match=r"corpus.json is missing"):
+        Corpus(tmp_path)
+    Corpus.begin(tmp_path, facts()).add([sample(1)], ["x"], {1})
+    shard = next(tmp_path.glob("shard-*"))
+    shard.write_bytes(shard.read_bytes()[:50])
+    with pytest.raises(LoadError, match=r"shard-00000.*damaged"):
+        Corpus(tmp_path)
+    (tmp_path / "corpus.json").write_text("[]")
+    with pytest.raises(LoadError, match=r"corpus\.json"):
+        Corpus(tmp_path)
+
+
+def test_what_the_target_said_and_thought(corpus, tiny_folder):
+    """States are those of the target's own forward over the same tokens, and answers are where they are said to be."""
+    assert len(corpus) > 5
+    assert any(not place.greedy for place in corpus)
+    target = tiny_target(tiny_folder).target
+    target.tap(corpus.facts.taps)
+    for place in list(corpus)[:6]:
+        got = corpus.load(place)
+        ids = got.tokens.tolist()
+        seq = Seq(place.number, ids, SamplingParams(), 512)
+        target.begin(seq)
+        target.reserve(seq, len(ids))
+        rows = target.score([Item(seq, 0, len(ids) - 1)])
+        torch.testing.assert_close(got.states.float(), rows.hidden, atol=0.05, rtol=0.02)
+        target.release(seq)
+        assert got.learnt == place.learnt > 0
+        assert not got.answered[0]
+
+
+def test_the_same_number_gives_the_same_conversation(corpus, tiny_folder, tmp_path):
+    base = tiny_target(tiny_folder, 3)
+    again = fill(Corpus.begin(tmp_path, corpus.facts), base, 500, width=3)
+    by_number = {place.number: place for place in corpus}
+    shared = [place for place in again if place.number in by_number]
+    assert len(shared) > 3
+    for place in shared:
+        assert torch.equal(again.load(place).tokens, corpus.load(by_number[place.number]).tokens)
+        assert place.prompt == by_number[place.number].prompt
+
+
+def test_a_corpus_goes_on_where_it_stopped(corpus, tiny_folder, tmp_path, monkeypatch):
+    import forerun.train.gather as gather_module
+
+    monkeypatch.setattr(gather_module, "SHARD_TOKENS", 200)
+    base = tiny_target(tiny_folder)
+    first = fill(Corpus.begin(tmp_path, corpus.facts), base, 300)
+    before = {place.number for place in first}
+    second = fill(Corpus(tmp_path), base, 900)
+    numbers = [place.number for place in second]
+    assert before < set(numbers)
+    assert len(numbers) == len(set(numbers))
+    assert second.learnt >= 900
+
+
+def test_what_an_evaluation_set_holds_is_left_out(corpus, tiny_folder, tmp_path):
+    base = tiny_target(tiny_folder)
+    texts = [base.words.decode(corpus.load(place).tokens.tolist()) for place in corpus]
+    told = max(texts, key=lambda text: len(text.split()))
+    words = Overlap([told], run=2)
+    assert told in words
+    assert "entirely different words" not in words
+    found = fill(begun(tmp_path, base), base, 300, avoid=words)
+    kept = [base.words.decode(found.load(place).tokens.tolist()) for place in found]
+    assert not any(text in words for text in kept)
+
+
+def test_a_metadata_file_is_json(corpus):
+    said = json.loads((corpus.folder / "corpus.json").read_text())
+    assert said["taps"] == list(TAPS)
+    assert corpus.facts.token_bytes == 2 * 3 * 32 + 5

@@ -1,0 +1,28 @@
+"""A tiny target and the corpora that it makes, for the tests of this folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from forerun.train.conversation import Manner
+from forerun.train.corpus import Corpus
+from forerun.train.domains import Mix
+from forerun.train.gather import SelfMade, facts_of, gather, target_for
+
+MIX = "math,chat"
+MANNER = Manner(prompt_tokens=24, answer_tokens=20, again=0.5)
+TAPS = (0, 1, 2)
+
+
+def tiny_target(folder: Path, width: int = 8):
+    return target_for(str(folder), width, weights="auto", runtime="torch", max_len=200)
+
+
+def begun(folder: Path, base) -> Corpus:
+    return Corpus.begin(folder, facts_of(base, TAPS, 3, SelfMade(Mix.parse(MIX), MIX), MANNER))
+
+
+def fill(corpus: Corpus, base, tokens: int, width: int = 8, avoid=None) -> Corpus:
+    source = SelfMade(Mix.parse(MIX), MIX)
+    gather(base, corpus, source, MANNER, lambda learnt: learnt >= tokens, lambda progress: None, avoid, width)
+    return Corpus(corpus.folder)
