@@ -76,7 +76,7 @@ def test_int8_rows_on_disk_and_bf16_in_memory(model, tmp_path):
 
 
 def test_what_cannot_be(model, tmp_path):
-    with pytest.raises(SpecError, match="needs a head"):
+    with pytest.raises(SpecError, match="needs a head for"):
         forerun.load(model, "eagle3")
     with pytest.raises(LoadError):
         forerun.load(model, f"eagle3:path={tmp_path}/none")

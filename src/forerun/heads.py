@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
@@ -14,6 +15,7 @@ from forerun.models.heads.head import Head
 from forerun.models.heads.opening import Fit, open_head
 from forerun.targets.paged import PagedTarget
 from forerun.weights.pull import resolve
+from forerun.weights.safetensors import read_json
 
 _KV_TOKENS = 8192
 
@@ -74,6 +76,19 @@ def folder_of(name: str, path: str, fit: Fit) -> Path:
         if len(local.parts) != 2 or local.is_absolute():
             raise LoadError(f"there is no head at {path}: give its folder, or org/name")
         return resolve(path)
+    if found := shipped().get((name, fit.fingerprint)):
+        return found
     raise SpecError(
-        f"{name} needs a head: -d {name}:path=FOLDER; train one with `forerun train {name} -m MODEL --out FOLDER`"
+        f"{name} needs a head for {fit.name}: -d {name}:path=FOLDER; train one with `forerun train {name} -m MODEL "
+        "--out FOLDER`"
     )
+
+
+@cache
+def shipped() -> dict[tuple[str, str], Path]:
+    """Heads that come with forerun: (kind, fingerprint of the target) -> folder."""
+    found = {}
+    for path in sorted(Path(__file__).with_name("shipped").glob("*/*/head.json")):
+        said = read_json(path)
+        found[said["config"]["kind"], said["fingerprint"]] = path.parent
+    return found
