@@ -291,3 +291,21 @@ def test_an_empty_folder_and_a_file_are_named(tmp_path):
         open_head(tmp_path, FIT)
     with pytest.raises(LoadError, match="not a folder"):
         open_head(tmp_path / "none", FIT)
+
+
+@pytest.mark.parametrize("place", ["top", "dflash"])
+def test_specforge_s_p_eagle_has_no_speculators_config(tmp_path, place):
+    made = head("p-eagle", own_embedding=True)
+    speculators.write(made, tmp_path, rows, EMBEDDING, "tiny")
+    said = json.loads((tmp_path / "config.json").read_text())
+    mask = said["mask_token_id"]
+    plain = {**said["transformer_layer_config"], "architectures": ["PEagleDraftModel"]}
+    plain |= {"eagle_aux_hidden_state_layer_ids": [2, 3], "norm_before_residual": False}
+    plain |= {"mask_token_id": mask} if place == "top" else {"dflash_config": {"mask_token_id": mask}}
+    (tmp_path / "config.json").write_text(json.dumps(plain))
+    found, _ = open_head(tmp_path, FIT)
+    same(made, found)
+    del plain["mask_token_id" if place == "top" else "dflash_config"]
+    (tmp_path / "config.json").write_text(json.dumps(plain))
+    with pytest.raises(LoadError, match="mask_token_id"):
+        open_head(tmp_path, FIT)

@@ -40,6 +40,8 @@ def read(said: Mapping[str, object], held: Mapping[str, Tensor], layers: int) ->
         for own in ("lm_head.weight", "embed_tokens.weight"):
             tensors.pop(own, None)
         return Head(_eagle1(said, tensors), dict(tensors))
+    if "mask_hidden" in tensors:
+        tensors["mask_hidden"] = tensors["mask_hidden"].flatten()
     config = _eagle3(said, tensors, words, layers)
     return Head(config, dict(tensors), words if config.reduced else None)
 
@@ -60,15 +62,28 @@ def _eagle3(
     said: Mapping[str, object], tensors: Mapping[str, Tensor], words: Tensor | None, layers: int
 ) -> RecurrentConfig:
     values, taps, read = layer_sizes(said, tensors), taps_of(said, layers), Fields(said)
+    parallel = "mask_hidden" in tensors  # SpecForge's P-EAGLE
     return made(
         **values,
-        kind="eagle3",
+        kind="p-eagle" if parallel else "eagle3",
+        mask_id=_mask_id(said) if parallel else None,
         taps=taps,
         target_size=read.integer("target_hidden_size", 1, 1 << 17, default=sides(tensors, "fc.weight")[1] // len(taps)),
         own_embedding="embed_tokens.weight" in tensors,
         draft_vocab=draft_vocab_of(said, tensors, words, values["vocab_size"]),
         norm_before_residual=read.flag("norm_before_residual", default=False),
     )
+
+
+def _mask_id(said: Mapping[str, object]) -> int:
+    """The mask token: at the top, or where vLLM looks for it."""
+    inner = said.get("dflash_config")
+    places = (said, inner if isinstance(inner, Mapping) else {})
+    for name in ("mask_token_id", "ptd_token_id", "pard_token"):
+        for place in places:
+            if name in place:
+                return Fields(place).integer(name, 0, 1 << 22)
+    return Fields(said).integer("mask_token_id", 0, 1 << 22)
 
 
 def write(head: Head, folder: Path, layers: int, end_rows: EndRows) -> None:
