@@ -53,14 +53,14 @@ class Again:
 
 
 def test_an_interrupted_study_goes_on_and_another_one_says_what_differs(models, prompts, tmp_path, monkeypatch, capsys):
-    real, count = paired._Session.unit, iter(range(100))
+    real, count = paired.Session.unit, iter(range(100))
 
     def unit(self, *args):
         if next(count) == 1:
             raise KeyboardInterrupt
         return real(self, *args)
 
-    monkeypatch.setattr(paired._Session, "unit", unit)
+    monkeypatch.setattr(paired.Session, "unit", unit)
     with pytest.raises(KeyboardInterrupt):
         made(models, prompts, results=tmp_path).domains()
     prompts.write_text(prompts.read_text().replace("a b", "b c"))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from statistics import median
 from typing import Any
 
@@ -147,11 +148,11 @@ def measure(
     room = bench.target.spec.max_len - int(asked.params["max_tokens"])
     cases, left_out = _fitting(bench, workloads, room)
     todo = [(round, *case) for round in range(asked.rounds) for case in cases]
-    session = _Session(bench, arms, asked, room, log)
+    session = Session(bench, arms, asked, room, log)
     units: list[Unit] = []
     for round, work, index, prompt in run.track(todo, key or run.experiment):
         name = f"{key}/{work}/{prompt.id}/{round}"
-        turns = run.unit(name, lambda: session.unit(work, index, prompt, round))  # noqa: B023 - called at once
+        turns = run.unit(name, partial(session.unit, work, index, prompt, round))
         for turn, samples in enumerate(turns):
             found = {arm: Sample.from_json(value) for arm, value in samples.items()}
             units.append(Unit(work, prompt.id, turn, round, found))
@@ -177,7 +178,7 @@ def _fitting(bench: Bench, workloads: Sequence[Workload], room: int) -> tuple[li
     return cases, left_out
 
 
-class _Session:
+class Session:
     """The measuring itself; arms are warmed up before the first unit that is really measured."""
 
     def __init__(self, bench: Bench, arms: Sequence[Arm], asked: Asked, room: int, log: LogFor | None) -> None:

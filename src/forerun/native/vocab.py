@@ -36,7 +36,8 @@ class NativeVocabulary:
         if not _ours(row):
             return vocabulary.likeliest(row, count)
         try:
-            return self._ext.likeliest(row.contiguous().numpy()[None], count)[0]  # type: ignore[no-any-return]
+            found: tuple[list[int], list[float]] = self._ext.likeliest(row.contiguous().numpy()[None], count)[0]
+            return found
         except ValueError as error:
             raise _broken(error) from None
 

@@ -186,7 +186,7 @@ def _step(
             f"the loss became {told.loss}: nothing of this step is kept; train with a lower --rate, or from other data"
         )
     if loss.requires_grad:  # a batch may have nothing to learn
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()  # type: ignore[no-untyped-call]  # torch does not annotate it
         trained = [value for value in weights.values() if value.requires_grad]
         norm = torch.nn.utils.clip_grad_norm_(trained, course.clip)
         if bool(norm.isfinite()):

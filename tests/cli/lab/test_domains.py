@@ -62,14 +62,14 @@ def broken_off(monkeypatch):
     from forerun.lab import paired
 
     def arm():
-        real, count = paired._Session.unit, iter(range(100))
+        real, count = paired.Session.unit, iter(range(100))
 
         def unit(self, *args):
             if next(count) == 2:
                 raise KeyboardInterrupt
             return real(self, *args)
 
-        monkeypatch.setattr(paired._Session, "unit", unit)
+        monkeypatch.setattr(paired.Session, "unit", unit)
 
     return arm
 

@@ -180,7 +180,7 @@ def test_the_best_goes_live_with_the_best_of_another_drafter_if_it_is_near():
 def heard(monkeypatch):
     """Every unit that is measured, as (prompt, number, round), and every warm-up."""
     units, warmed = [], []
-    unit, warm_up = paired._Session.unit, paired._Session._warm_up
+    unit, warm_up = paired.Session.unit, paired.Session._warm_up
 
     def noted(self, workload, index, prompt, round):
         units.append((prompt.id, index, round))
@@ -190,8 +190,8 @@ def heard(monkeypatch):
         warmed.append(self._warm)
         return warm_up(self, ids, params)
 
-    monkeypatch.setattr(paired._Session, "unit", noted)
-    monkeypatch.setattr(paired._Session, "_warm_up", noted_warm_up)
+    monkeypatch.setattr(paired.Session, "unit", noted)
+    monkeypatch.setattr(paired.Session, "_warm_up", noted_warm_up)
     return units, warmed
 
 

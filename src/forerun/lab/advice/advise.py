@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from statistics import median
 from time import perf_counter
 from typing import Any
@@ -24,7 +25,7 @@ from forerun.lab.arms import Arm
 from forerun.lab.bench import AGAIN, PLAIN, Bench
 from forerun.lab.costs.curve import Grid
 from forerun.lab.costs.curve import measure as measure_curve
-from forerun.lab.paired import Asked, Samples, Unit, _Session, arm_figures, noise_figures, rounded, user
+from forerun.lab.paired import Asked, Samples, Session, Unit, arm_figures, noise_figures, rounded, user
 from forerun.lab.run import Answers, Run
 from forerun.lab.sample import Sample, digest
 from forerun.lab.stats import FEWEST, Interval, total_ratio, verdict
@@ -242,12 +243,12 @@ class Advisor:
         """Finalists beside plain decoding, prompt by prompt: at least FEWEST of them, then as long as there is time."""
         start, name = perf_counter(), self._work.name
         arms: list[Arm] = [self._bench.plain(), self._bench.plain(AGAIN), *(self._bench.arm(spec) for spec in specs)]
-        session = _Session(self._bench, arms, self._asked, self._room, None)  # one, so that arms are warmed up once
+        session = Session(self._bench, arms, self._asked, self._room, None)  # one, so that arms are warmed up once
         who, least = "+".join(specs), min(FEWEST, len(self._cases))
         units = list[Unit]()
         for round, index, prompt in self._turns():
             key = f"{name}/live/{who}/{prompt.id}/{round}"
-            (turn,) = self._run.unit(key, lambda: session.unit(name, index, prompt, round))  # noqa: B023 - called at once
+            (turn,) = self._run.unit(key, partial(session.unit, name, index, prompt, round))
             found = {arm: Sample.from_json(value) for arm, value in turn.items()}
             units.append(Unit(name, prompt.id, 0, round, found))
             if len({unit.prompt for unit in units}) >= least and perf_counter() - self._began > self._seconds:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from statistics import median
 from time import perf_counter
 from typing import Any, Literal, get_args
@@ -138,7 +139,7 @@ def measure(
         between(0)
         for done in track(range(1, grid.repeats + 1), "rounds"):
             order = random.Random(f"{seed}/{done}").sample(list(arms), len(arms))  # its own, wherever a run goes on
-            times = keep(f"round/{done}", lambda: _round(target, arms, order))  # noqa: B023 - called at once
+            times = keep(f"round/{done}", partial(_round, target, arms, order))
             for point, value in zip(arms, times, strict=True):
                 seconds[point].append(value)
             between(done)

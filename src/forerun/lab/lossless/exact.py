@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 from forerun.core.protocols import Verifier
@@ -27,7 +28,7 @@ def measure_exact(
     judged = _lossless(also) + ([Sabotaged(sabotage)] if sabotage else [])
     samples = []
     for verify in run.track(judged, "exact"):
-        samples += run.unit(f"exact/{verify.name}", lambda: _enumerated(verify, quick))  # noqa: B023 - called at once
+        samples += run.unit(f"exact/{verify.name}", partial(_enumerated, verify, quick))
     planted = run.unit("exact/planted", lambda: {fault: _planted(fault) for fault in FAULTS})
     worst = max(samples, key=lambda sample: sample["deviation"])
     figures = {

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from forerun.core.text import Words
@@ -40,7 +41,7 @@ class Identity:
         samples = []
         starts = range(0, len(self.asked), self.batch)
         for sampling, start in run.track([(s, i) for s in self.samplings for i in starts], "identity"):
-            unit = run.unit(f"identity/{sampling}/{start}", lambda: self._unit(sampling, start))  # noqa: B023
+            unit = run.unit(f"identity/{sampling}/{start}", partial(self._unit, sampling, start))
             samples += [
                 {"part": "identity", "drafter": name, "sampling": sampling, **record}
                 for name, records in unit.items()

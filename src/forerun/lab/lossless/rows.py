@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from forerun.engine.engine import Engine
@@ -43,7 +44,7 @@ class RowStudy:
         parts: dict[str, dict[str, list[dict[str, Any]]]] = {name: {} for name in (AGAIN, *self.engines)}
         starts = range(0, len(self.asked), self.batch)
         for sampling, start in run.track([(s, i) for s in self.samplings for i in starts], "rows"):
-            unit = run.unit(f"rows/{sampling}/{start}", lambda: self._unit(sampling, start))  # noqa: B023
+            unit = run.unit(f"rows/{sampling}/{start}", partial(self._unit, sampling, start))
             for name, figures in unit.items():
                 parts[name].setdefault(sampling, []).append(figures)
         found = {

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -48,7 +49,7 @@ class SampledStudy:
         names = (PLAIN, AGAIN, *self.engines, PLANTED)
         found: dict[str, list[dict[str, Any]]] = {}
         for name, index in run.track([(n, i) for n in names for i in range(len(self.asked))], "sampled"):
-            unit = run.unit(f"sampled/{name}/{index}", lambda: self._unit(names.index(name), name, index))  # noqa: B023
+            unit = run.unit(f"sampled/{name}/{index}", partial(self._unit, names.index(name), name, index))
             found.setdefault(name, []).append(unit)
         arms = {name: self._arm(found[PLAIN], found[name], number) for number, name in enumerate(names) if number}
         adjusted = holm([arms[name]["pvalue"] for name in self.engines])
@@ -108,7 +109,7 @@ class SampledStudy:
         if not self.calibrate:
             return None
         units = run.track(range(self.calibrate), "calibration")
-        return uniformity([run.unit(f"calibration/{i}", lambda: self._alarm(i)) for i in units])  # noqa: B023
+        return uniformity([run.unit(f"calibration/{i}", partial(self._alarm, i)) for i in units])
 
     def _alarm(self, i: int) -> float:
         asked, plain = self.asked[i % len(self.asked)], self.bench.plain().engine

@@ -31,6 +31,7 @@ def converted(source: Path, kind: str, folder: Path) -> Path:
         _write(source, part, kind)
         part.replace(target)
     except (OSError, ValueError, KeyError, NotImplementedError, QuantError) as error:
+        # Disk and reading; a broken header or an unknown type in it; a kind of weights that gguf cannot quantise.
         raise LoadError(f"{source.name} cannot be written as {kind} to {place}: {error}") from error
     finally:
         part.unlink(missing_ok=True)

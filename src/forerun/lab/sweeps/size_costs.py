@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from statistics import median
 from typing import Any, cast
 
@@ -108,7 +109,7 @@ def _blocks(run: Run, bench: Bench, spec: str, gamma: int, timing: Timing, key: 
         }
 
     blocks = run.track(range(timing.blocks), key)
-    return [cast(dict[str, float], run.unit(f"{key}/{i}", lambda: block(i))) for i in blocks]  # noqa: B023
+    return [cast(dict[str, float], run.unit(f"{key}/{i}", partial(block, i))) for i in blocks]
 
 
 def draft_model(bench: Bench, spec: str) -> Target | None:

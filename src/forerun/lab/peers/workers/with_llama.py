@@ -13,6 +13,7 @@ from statistics import median
 from time import perf_counter, process_time
 from typing import Any
 
+# It runs in the peers' own environment, which has this package; ours, where types are checked, must not.
 import xllamacpp  # type: ignore[import-not-found]
 
 REPEATS = 5  # forwards of a few milliseconds within one turn

@@ -11,6 +11,7 @@ import torch
 import transformers
 
 
+# transformers' classes have no types for whoever checks ours.
 class Stamps(transformers.StoppingCriteria):  # type: ignore[misc]
     """Notes wall and processor time at every token, and stops nothing."""
 
