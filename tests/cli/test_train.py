@@ -100,6 +100,15 @@ def test_a_killed_training_goes_on(model, corpus, data, tmp_path, capsys, monkey
         (["--draft-vocab", "9999"], "from 1 to the target's 264 words"),
         (["--taps", "2,9", "--corpus", "FRESH"], "tap 9 is past the last layer"),
         (["--loss", "mse"], "unknown loss"),
+        (["--steps", "0"], "steps must be at least 1, got 0"),
+        (["--minutes", "-3"], "minutes must be at least 0.1, got -3"),
+        (["--minutes", "nan"], "minutes must be at least 0.1, got nan"),
+        (["--tokens", "0", "--corpus", "FRESH"], "tokens must be at least 1, got 0"),
+        (["--width", "0", "--corpus", "FRESH"], "width must be at least 1, got 0"),
+        (["--batch", "1"], "batch must be at least 16, got 1"),
+        (["--measures", "0"], "measures must be at least 1, got 0"),
+        (["--rate", "7"], "rate must be above 0 and below 1"),
+        (["--answer-tokens", "1", "--corpus", "FRESH"], "answers have from 4"),
         (["--domain", "cooking", "--corpus", "FRESH"], "no domain 'cooking'"),
         (["--domain", "chat:x", "--corpus", "FRESH"], "weight of a domain"),
         (["--data", "/nowhere.jsonl", "--corpus", "FRESH"], "nowhere"),
@@ -124,6 +133,7 @@ def test_what_is_refused(words, match, model, corpus, data, tmp_path, capsys):
     assert main([*base, *SMALL, *own, "--steps", "1", *words]) == 1
     said = capsys.readouterr().err.strip().splitlines()[-1]
     assert match in said, said
+    assert not (tmp_path / "fresh").exists(), "nothing is begun that cannot go on"
 
 
 def test_a_head_is_shown_and_written_for_others(model, tmp_path, capsys):

@@ -29,6 +29,9 @@ DEFAULT_MIX = "chat:3,code:3,math:3,writing:2,knowledge:2,reasoning:2,russian:2"
 _CORPUS_SHARE = 0.4  # of the minutes, where the corpus is made in the same run
 
 
+_LEAST = {"minutes": 0.1, "steps": 1, "tokens": 1, "width": 1, "batch": 16, "measures": 1, "threads": 1}
+
+
 @dataclass(frozen=True, slots=True)
 class Job:
     """What is asked of one run; sizes that are None follow from `minutes`."""
@@ -56,6 +59,16 @@ class Job:
     weights: str = "bf16"
     threads: int | None = None
     command: str = ""
+
+    def __post_init__(self) -> None:
+        for name, least in _LEAST.items():
+            value = getattr(self, name)
+            if value is not None and not value >= least:
+                raise SpecError(f"{name} must be at least {least:g}, got {value}")
+        if not 0 < self.rate < 1:
+            raise SpecError(f"rate must be above 0 and below 1, got {self.rate}")
+        if not 4 <= self.manner.answer_tokens <= 1 << 16:
+            raise SpecError(f"answers have from 4 to {1 << 16} tokens, got {self.manner.answer_tokens}")
 
 
 @dataclass(frozen=True, slots=True)
