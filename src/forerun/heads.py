@@ -14,7 +14,7 @@ from forerun.drafters.recurrent import HeadOptions
 from forerun.models.heads.head import Head
 from forerun.models.heads.opening import Fit, open_head
 from forerun.targets.paged import PagedTarget
-from forerun.weights.pull import resolve
+from forerun.weights.pull import resolve_head
 from forerun.weights.safetensors import read_json
 
 _KV_TOKENS = 8192
@@ -75,7 +75,7 @@ def folder_of(name: str, path: str, fit: Fit) -> Path:
             return local
         if len(local.parts) != 2 or local.is_absolute():
             raise LoadError(f"there is no head at {path}: give its folder, or org/name")
-        return resolve(path)
+        return resolve_head(path)
     if found := shipped().get((name, fit.fingerprint)):
         return found
     raise SpecError(

@@ -131,6 +131,10 @@ def test_hub_failures_are_one_line(monkeypatch, tmp_path):
     assert pull.resolve("some/model") == tmp_path
     assert "*.safetensors" in seen["allow_patterns"]
     assert not any(p.endswith(".bin") for p in seen["allow_patterns"])
+    assert pull.resolve_head("some/head") == tmp_path
+    assert {"head.json", "pytorch_model.bin", "medusa_lm_head.pt", "config.json"} <= set(seen["allow_patterns"])
+    with pytest.raises(SpecError, match="owner/name"):
+        pull.resolve_head("nowhere")
 
 
 @pytest.mark.real

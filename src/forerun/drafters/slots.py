@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-import torch
 from torch import Tensor
 
 from forerun.cache.pool import BlockPool, Table
@@ -100,8 +99,8 @@ class Slots:
             at += item.fresh
 
     def room(self, seq: Seq, guesses: int) -> bool:
-        """Make memory for what waits and for `guesses` slots below it; False, and nothing changed, if there is none, or
-        if the target has not read all of the sequence but its last token."""
+        """Make memory for what waits and for `guesses` slots below it; False if there is none, or if the target has
+        not read all of the sequence but its last token."""
         context = self._open[seq]
         if not context.known or context.known != len(seq) - 1:
             return False
@@ -138,16 +137,12 @@ class Slots:
         """The first `count` waiting slots are held now."""
         context = self._open[seq]
         keep = self._most if self._windowed or context.held + count > self._most // 2 else 1
-        context.recent_tokens = [*context.recent_tokens, *context.tokens[:count]][-keep:]
-        context.recent = [*context.recent, *context.features[:count]][-keep:]
+        context.recent_tokens += context.tokens[:count]
+        context.recent += context.features[:count]
+        del context.recent_tokens[:-keep], context.recent[:-keep]
         del context.tokens[:count], context.features[:count]
         context.held += count
 
     def forget_guesses(self, seq: Seq) -> None:
         """Only true slots stay in memory."""
         self.pool.cut(seq, self._open[seq].held)
-
-
-def stacked(features: Sequence[Tensor]) -> Tensor:
-    """Rows as one matrix."""
-    return torch.stack(list(features))

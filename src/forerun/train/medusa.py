@@ -12,7 +12,7 @@ from forerun.models.heads import medusa
 from forerun.models.heads.config import MedusaConfig
 from forerun.train.batches import Batch
 from forerun.train.ends import Ends
-from forerun.train.unrolled import Labels, Told
+from forerun.train.unrolled import Labels, Steps, Told
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,15 +32,11 @@ class MedusaLesson:
         labels = Labels.of(batch, first, c.count, self.ends, self.words)
         features = batch.states[:, first:, -c.features :].float()
         rows = features.shape[1]
-        total, agreement, weight = torch.zeros(()), [], 0.0
+        steps = Steps(self.decay)
         with torch.autocast("cpu", torch.bfloat16):
             for i in range(c.count):
                 learnt, which = labels.of_step(i, rows)
                 states = medusa.forward(w, c, i, features[learnt])
                 end = labels.end(w.get(c.ends[i % len(c.ends)]))
-                loss, same = labels.loss(states, end, which, self.loss)
-                total = total + self.decay**i * loss
-                weight += self.decay**i
-                agreement.append(float(same))
-        total = total / weight
-        return total, Told(float(total.detach()), tuple(agreement))
+                steps.add(*labels.loss(states, end, which, self.loss))
+        return steps.mean()

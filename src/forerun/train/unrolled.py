@@ -36,6 +36,26 @@ class Told:
     agreement: tuple[float, ...]
 
 
+class Steps:
+    """Losses of steps or heads, each `decay` as heavy as the one before, on their way to one mean."""
+
+    def __init__(self, decay: float) -> None:
+        self._decay, self._total, self._weight = decay, torch.zeros(()), 0.0
+        self._agreement: list[float] = []
+
+    def add(self, loss: Tensor, same: Tensor) -> None:
+        """The next step's mean loss, and the share of its rows that agree."""
+        share = self._decay ** len(self._agreement)
+        self._total = self._total + share * loss
+        self._weight += share
+        self._agreement.append(float(same))
+
+    def mean(self) -> tuple[Tensor, Told]:
+        """The mean, and what to tell of it."""
+        total = self._total / self._weight
+        return total, Told(float(total.detach()), tuple(self._agreement))
+
+
 @dataclass(frozen=True)
 class UnrolledLesson:
     """`scale` [F] is the size of each channel of the features; `features` picks them out of a corpus's states."""
@@ -59,7 +79,7 @@ class UnrolledLesson:
         cos, sin = tables(c.rope, c.head_dim, slots + self.steps)
         attend = Unrolled(cos, sin, batch.lengths - 1, slots, places)
         end = labels.end(w.get("lm_head.weight"))
-        total, agreement, weight = torch.zeros(()), [], 0.0
+        steps = Steps(self.decay)
         with torch.autocast("cpu", torch.bfloat16):
             feature = recurrent.lifted(w, c, batch.states[..., self.columns] / self.scale)
             for j in range(self.steps):
@@ -74,12 +94,8 @@ class UnrolledLesson:
                 learnt, which = labels.of_step(j, rows)
                 learnt, which = self.kept(j, learnt, which)
                 states = recurrent.ending(w, c, feature[learnt])
-                loss, same = labels.loss(states, end, which, self.loss)
-                total = total + self.decay**j * loss
-                weight += self.decay**j
-                agreement.append(float(same))
-        total = total / weight
-        return total, Told(float(total.detach()), tuple(agreement))
+                steps.add(*labels.loss(states, end, which, self.loss))
+        return steps.mean()
 
     def guessing(self, w: Mapping[str, Tensor], embedded: Tensor, feature: Tensor) -> tuple[Tensor, Tensor]:
         """What the head reads from the second step on: the tokens, and the feature that it made itself."""

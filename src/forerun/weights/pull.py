@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 import zipfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -24,6 +25,7 @@ _PATTERNS = [
     "config.json", "generation_config.json", "tokenizer*", "special_tokens_map.json", "chat_template*",
     "*.safetensors", "*.safetensors.index.json", "*.gguf",
 ]  # fmt: skip
+_HEAD_PATTERNS = ["head.json", "pytorch_model.bin", "medusa_lm_head.pt"]
 _REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 _PULL_LIMIT_S = 1800
 
@@ -80,6 +82,14 @@ def resolve(model: str) -> Path:
     if _REPOSITORY.fullmatch(model):
         return _snapshot(model)
     raise SpecError(f"{unknown('model', model, known)}; or pass an existing path, or owner/name on the hub")
+
+
+def resolve_head(repository: str) -> Path:
+    """A drafting head on the hub, `owner/name`; pickles too, since heads are published so, and only tensors are read of
+    them. Errors as for `resolve`, SpecError for what is no such name."""
+    if not _REPOSITORY.fullmatch(repository):
+        raise SpecError(f"a head is a folder, or owner/name on the hub, got {repository[:80]!r}")
+    return _snapshot(repository, _HEAD_PATTERNS)
 
 
 def fetched(name: str) -> Path | None:
@@ -171,12 +181,12 @@ def _copy(member: IO[bytes], out: IO[bytes], most: int) -> str:
     return digest.hexdigest()
 
 
-def _snapshot(repository: str) -> Path:
+def _snapshot(repository: str, more: Sequence[str] = ()) -> Path:
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import GatedRepoError, LocalEntryNotFoundError, RepositoryNotFoundError
 
     try:
-        return Path(snapshot_download(repository, allow_patterns=_PATTERNS))
+        return Path(snapshot_download(repository, allow_patterns=[*_PATTERNS, *more]))
     except GatedRepoError as error:
         raise LoadError(f"{repository} is gated: accept its terms on the hub and log in") from error
     except RepositoryNotFoundError as error:
