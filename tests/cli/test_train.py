@@ -67,6 +67,42 @@ def test_every_kind_from_a_corpus_to_drafts(kind, model, corpus, data, tmp_path,
     assert texts[0] == texts[1]
 
 
+def test_a_head_is_taught_on_and_begins_another_kind(model, corpus, data, tmp_path, capsys):
+    from forerun.models.heads.formats import own
+
+    common = ["-m", str(model), "--corpus", str(corpus), "--tokens", "900", *SMALL, *data]
+    common += ["--measures", "1", "--batch", "256"]
+    first, second, other = (tmp_path / name for name in ("first", "second", "other"))
+    assert main(["train", "eagle3", *common, "--steps", "4", "--draft-vocab", "150", "--out", str(first)]) == 0
+    # At a rate of nothing, teaching on gives back what there was: scales are folded in and out.
+    words = ["train", "eagle3", *common, "--from", str(first), "--steps", "1", "--rate", "1e-9", "--out", str(second)]
+    assert main(words) == 0
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["begun_from"]["steps"] == 4
+    before, after = own.read(first), own.read(second)
+    assert torch.equal(before.words, after.words)
+    for name in before.tensors:
+        assert torch.allclose(before.floats(name), after.floats(name), rtol=0.02, atol=0.02), name
+    words = ["train", "p-eagle", *common, "--from", str(first), "--steps", "1", "--rate", "1e-9", "--out", str(other)]
+    assert main([*words, "--draft-vocab", "120"]) == 0
+    parallel = own.read(other)
+    for name in before.tensors.keys() - {"lm_head.weight"}:
+        assert torch.allclose(before.floats(name), parallel.floats(name), rtol=0.02, atol=0.02), name
+    rows = {int(word): row for word, row in zip(before.words, before.floats("lm_head.weight"), strict=True)}
+    shared = [
+        (rows[int(w)], r)
+        for w, r in zip(parallel.words, parallel.floats("lm_head.weight"), strict=True)
+        if int(w) in rows
+    ]
+    assert len(shared) > 60
+    assert all(torch.allclose(one, two, rtol=0.02, atol=0.02) for one, two in shared)
+    words = ["train", "medusa", *common, "--from", str(first), "--steps", "1", "--out", str(tmp_path / "no")]
+    assert main(words) == 1
+    assert "nothing of the eagle3 head" in capsys.readouterr().err
+    words = ["train", "eagle3", *common, "--from", str(tmp_path), "--steps", "1", "--out", str(tmp_path / "no")]
+    assert main(words) == 1
+    assert "holds no weights of a head" in capsys.readouterr().err
+
+
 def test_a_killed_training_goes_on(model, corpus, data, tmp_path, capsys, monkeypatch):
     from forerun.train import trainer
 

@@ -41,6 +41,13 @@ def add(parser: argparse.ArgumentParser) -> None:
     data.add_argument("--width", type=int, default=160, help="conversations held at a time (160)")
     data.add_argument("--weights", default="bf16", help="of the target while it answers (bf16)")
     head = parser.add_argument_group("head")
+    head.add_argument(
+        "--from",
+        dest="begin",
+        type=Path,
+        metavar="HEAD",
+        help="folder of a head to begin from, of this kind or a near one",
+    )
     head.add_argument("--draft-vocab", type=int, help="words that it can guess (16384); 0 is all")
     head.add_argument("--layers", type=int, help="decoder layers of it (1)")
     head.add_argument("--unroll", type=int, help="unrolled steps, Medusa heads, or P-EAGLE's depths")
@@ -80,6 +87,7 @@ def run(args: argparse.Namespace) -> int:
         steps=args.steps,
         corpus=args.corpus,
         also=tuple(args.also),
+        begin=args.begin,
         tokens=args.tokens,
         data=tuple(args.data),
         domain=args.domain or DEFAULT_MIX,

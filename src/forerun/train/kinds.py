@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal
 
 import torch
@@ -18,7 +19,7 @@ from forerun.train.losses import check_loss
 from forerun.train.medusa import MedusaLesson
 from forerun.train.parallel import ParallelLesson
 from forerun.train.regression import RegressionLesson
-from forerun.train.start import medusa_start, recurrent_start
+from forerun.train.start import carried, medusa_start, recurrent_start
 from forerun.train.trainer import Lesson
 from forerun.train.unrolled import UnrolledLesson
 
@@ -43,6 +44,8 @@ class Recipe:
     decay: float | None = None
     loss: str = "kl"
     seed: int = 0
+    begun: Head | None = None
+    """What has learnt already: the start, as far as its tensors have a place in this kind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +67,11 @@ def pupil(recipe: Recipe, corpus: Corpus, ends: Ends) -> Pupil:
     size = min(AUTO_VOCAB, vocab) if recipe.draft_vocab == "auto" else recipe.draft_vocab or vocab
     if not 1 <= size <= vocab:
         raise SpecError(f"a draft vocabulary has from 1 to the target's {vocab} words, got {size}")
-    words = draft_words(_counts(corpus, vocab), size)
+    begun = recipe.begun if recipe.draft_vocab == "auto" else None
+    if begun and (begun.kind == recipe.kind or begun.words is not None):
+        words = begun.words
+    else:
+        words = draft_words(_counts(corpus, vocab), size)
     made = _medusa if recipe.kind == "medusa" else _recurrent
     return made(recipe, corpus, ends, words)
 
@@ -76,6 +83,8 @@ def _medusa(recipe: Recipe, corpus: Corpus, ends: Ends, words: Tensor | None) ->
         draft_vocab=model.vocab_size if words is None else len(words), count=recipe.steps or 3,
     )  # fmt: skip
     weights = medusa_start(config, ends, words, recipe.own_end is not False)
+    if recipe.begun:
+        weights |= carried(weights, recipe.begun, recipe.begun.floats, words)
     lesson = MedusaLesson(config, ends, words, recipe.decay or 0.8, recipe.loss)
 
     def finish(w: Mapping[str, Tensor]) -> Head:
@@ -98,10 +107,14 @@ def _recurrent(recipe: Recipe, corpus: Corpus, ends: Ends, words: Tensor | None)
         norm_eps=model.norm_eps, rope=model.rope, max_len=model.max_len, taps=taps, layers=recipe.layers,
         mask_id=0 if kind == "p-eagle" else None,
     )  # fmt: skip
+    if recipe.begun and recipe.begun.kind == kind:
+        config = _as_begun(recipe.begun, config)
     columns = slice(0, config.features) if taps else slice(-config.features, None)
     scale = torch.ones(config.features) if kind == "mtp" else _scale(corpus, columns)
     own_end = kind != "eagle" and (taps != () if recipe.own_end is None else recipe.own_end)
     weights = recurrent_start(config, ends, words, recipe.seed, own_end)
+    if recipe.begun:
+        weights |= carried(weights, recipe.begun, partial(unfolded, recipe.begun, scale), words)
     common: dict[str, Any] = {
         "config": config, "ends": ends, "words": words, "scale": scale, "columns": columns, "loss": recipe.loss,
     }  # fmt: skip
@@ -136,6 +149,26 @@ def folded(c: RecurrentConfig, w: dict[str, Tensor], scale: Tensor) -> dict[str,
     if "mask_hidden" in w:
         found["mask_hidden"] = w["mask_hidden"] * scale
     return found
+
+
+def unfolded(head: Head, scale: Tensor, name: str) -> Tensor:
+    """A tensor of a finished head as training has it: over features / scale. The inverse of `folded`."""
+    value = head.floats(name)
+    if head.kind == "eagle" and name == "fc.weight":
+        value[:, -len(scale) :] *= scale
+    elif head.kind in ("eagle3", "p-eagle"):
+        value = value * scale if name == "fc.weight" else value / scale if name == "mask_hidden" else value
+    return value
+
+
+def _as_begun(begun: Head, ours: RecurrentConfig) -> RecurrentConfig:
+    """The config of a head of the same kind that is taught on: its own, for the draft words of now."""
+    c = begun.config
+    assert isinstance(c, RecurrentConfig)
+    if c.own_embedding or c.taps != ours.taps:
+        what = "an embedding of its own" if c.own_embedding else f"taps {c.taps}, the corpus captured {ours.taps}"
+        raise SpecError(f"that head cannot be taught on here: it has {what}")
+    return replace(c, draft_vocab=ours.draft_vocab)
 
 
 def _counts(corpus: Corpus, vocab: int) -> Tensor:

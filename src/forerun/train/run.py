@@ -8,9 +8,13 @@ from pathlib import Path
 from time import perf_counter, strftime
 from typing import Any
 
+from forerun.assemble import Foundation
 from forerun.core.errors import SpecError
+from forerun.heads import fit_of
 from forerun.models.heads.config import Kind
 from forerun.models.heads.formats import own
+from forerun.models.heads.head import Head
+from forerun.models.heads.opening import open_head
 from forerun.train.batches import batches
 from forerun.train.card import readme
 from forerun.train.conversation import Manner
@@ -43,6 +47,8 @@ class Job:
     corpus: Path | None = None
     also: tuple[Path, ...] = ()
     """More data that is captured already."""
+    begin: Path | None = None
+    """A head's folder that it begins from."""
     tokens: int | None = None
     data: tuple[Path, ...] = ()
     domain: str = DEFAULT_MIX
@@ -84,12 +90,13 @@ def run(job: Job, watch: Watch) -> dict[str, Any]:
     """Do it; returns what the head's card says in numbers."""
     started = perf_counter()
     base = target_for(job.model, job.width, weights=job.weights, threads=job.threads)
+    begun = _begun(job, base, watch)
     corpus = _corpus(job, base, watch, started)
     gathered = perf_counter() - started
     for folder in job.also:
         corpus.join(Corpus(folder))
     ends = Ends.of(open_checkpoint(resolve(job.model)))
-    head = pupil(Recipe(job.kind, **job.recipe, seed=job.seed), corpus, ends)
+    head = pupil(Recipe(job.kind, **job.recipe, seed=job.seed, begun=begun), corpus, ends)
     places = [place for place in corpus if not place.held_out]
     measurer = Measurer(base, held_out(corpus, 4))
     watch.said(f"training on {len(places)} conversations, {sum(place.learnt for place in places)} tokens to learn")
@@ -105,10 +112,21 @@ def run(job: Job, watch: Watch) -> dict[str, Any]:
     made = head.finish(state.best)
     tau = measurer(made)
     card = _card(job, corpus, state, course, asdict(tau), gathered, perf_counter() - started, made.parameters)
+    if begun:
+        card["begun_from"] = {"folder": str(job.begin), "kind": begun.kind, **begun.card}
     own.write(replace(made, card=card), job.out)
     (job.out / "README.md").write_text(readme(card), encoding="utf-8")
     (job.out / "training.pt").unlink(missing_ok=True)
     return card
+
+
+def _begun(job: Job, base: Foundation, watch: Watch) -> Head | None:
+    if job.begin is None:
+        return None
+    head, notes = open_head(job.begin, fit_of(base.target))
+    for note in notes:
+        watch.said(note)
+    return head
 
 
 def gather_only(job: Job, watch: Watch) -> dict[str, Any]:

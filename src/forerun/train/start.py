@@ -7,10 +7,14 @@ for all move the ones too little and the others too much. The last norm begins l
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
 import torch
 from torch import Tensor
 
+from forerun.core.errors import SpecError
 from forerun.models.heads.config import MedusaConfig, RecurrentConfig
+from forerun.models.heads.head import Head
 from forerun.train.ends import Ends
 
 _SPREAD = 0.6  # of what keeps variances
@@ -42,4 +46,29 @@ def medusa_start(c: MedusaConfig, ends: Ends, words: Tensor | None, own_end: boo
     found = {name: torch.zeros(shape) for name, shape in c.shapes().items()}
     if own_end:
         found |= {name: ends.rows(words).float().clone() for name in c.ends}
+    return found
+
+
+def carried(
+    start: Mapping[str, Tensor], begun: Head, value_of: Callable[[str], Tensor], words: Tensor | None
+) -> dict[str, Tensor]:
+    """Those of the tensors of `start` that `begun` has in the same shape, with its values (`value_of` a name).
+
+    Of a vocabulary's end [words, H] the rows go over whose words both know. SpecError where nothing fits.
+    """
+    found: dict[str, Tensor] = {}
+    ends = {*begun.config.ends}
+    for name in begun.tensors.keys() & start.keys():
+        value = value_of(name)
+        if name in ends and value.shape[1] == start[name].shape[1]:
+            rows = torch.zeros(begun.config.vocab_size, value.shape[1])
+            known = torch.zeros(begun.config.vocab_size, dtype=torch.bool)
+            theirs = torch.arange(len(value)) if begun.words is None else begun.words
+            rows[theirs], known[theirs] = value, True
+            ours = torch.arange(len(start[name])) if words is None else words
+            found[name] = torch.where(known[ours, None], rows[ours], start[name])
+        elif value.shape == start[name].shape:
+            found[name] = value
+    if not found:
+        raise SpecError(f"nothing of the {begun.kind} head that it was to begin from has a place in this one")
     return found

@@ -135,10 +135,7 @@ class Labels:
         final = shifted(batch.states[..., -size:], first + 1, columns)[answered]
         number = torch.where(answered.flatten(), answered.flatten().cumsum(0) - 1, -1).view_as(answered)
         end = ends.rows(words)
-        target = (
-            torch.cat([torch.softmax(part @ end.T, -1) for part in torch.split(final, 512)]) if len(final) else None
-        )
-        if target is None:
+        if not len(final):
             return cls(end.new_zeros(0, 1), number, torch.zeros(1, dtype=torch.long), end.new_zeros(1), end[:1])
         target = torch.cat([torch.softmax(part @ end.T, -1) for part in torch.split(final, 512)])
         possible = target.amax(0) > POSSIBLE
