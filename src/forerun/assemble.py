@@ -21,7 +21,7 @@ from forerun.core.options import Spec, build, documented
 from forerun.core.plan import Plan
 from forerun.core.protocols import Drafter, Target, Verifier
 from forerun.core.vocabulary import PLAIN, Vocabulary
-from forerun.drafters.names import DRAFTERS, HEADS, Entry, drafter_entry
+from forerun.drafters.names import CASCADES, DRAFTERS, HEADS, Entry, drafter_entry
 from forerun.engine.engine import Engine
 from forerun.engine.step import Parts
 from forerun.models.opening import open_model, tokenizer_of, words_of
@@ -213,7 +213,7 @@ def entry_plan(entry: Entry) -> dict[str, object]:
 
 def own_options(name: str) -> dict[str, tuple[object, str]]:
     """A drafter's own options: name -> default and meaning."""
-    return CASCADE_OPTIONS if name == "first_of" else documented(drafter_entry(name).load().Options)
+    return documented(drafter_entry(name).load().Options)
 
 
 def shared_options(entry: Entry) -> dict[str, tuple[object, str]]:
@@ -238,9 +238,9 @@ def make_drafter(
 ) -> Drafter:
     """The drafter called `name`; those that run a whole model are handed one."""
     cls = drafter_entry(name).load()
-    if name == "first_of":
-        return cast(Drafter, cls(cascade(values, target, words, config)))
     options = build(cls.Options, values, name)
+    if name in CASCADES:
+        return cast(Drafter, cls(*cascade(name, options.of, target, words, config), options))
     if name == "model":
         return cast(Drafter, cls(draft_target(options.path, target, words, config), options))
     if name in HEADS:
@@ -252,25 +252,29 @@ def make_drafter(
     return cast(Drafter, cls(options))
 
 
-def cascade(values: Mapping[str, object], target: Target, words: TextWords | None, config: Config) -> list[Drafter]:
-    """The drafters of `first_of:of=a+b[key=value;key=value]`: defaults but for what stands in brackets."""
-    of = values.get("of", "")
-    parts = [_part(text) for text in str(of).split("+")] if of else []
-    if set(values) - {"of"} or len(parts) < 2:
-        raise SpecError(
-            f"first_of takes the drafters in order, as first_of:of=prediction+ngram[min=3], got {dict(values)!r}"
-        )
+def cascade(
+    name: str, of: str, target: Target, words: TextWords | None, config: Config
+) -> tuple[list[Drafter], list[Plan]]:
+    """The drafters of a cascade `a+b[key=value;key=value]` and how far each goes at most: its defaults but for what
+    stands in brackets."""
+    parts = [_part(text) for text in of.split("+")] if of else []
+    if len(parts) < 2:
+        raise SpecError(f"{name} takes the drafters in order, as {name}:of=prediction+ngram[min=3], got of={of!r}")
     for part in parts:
-        if part.name not in DRAFTERS or part.name == "first_of":
-            raise unknown("drafter in first_of", part.name, set(DRAFTERS) - {"first_of"})
-    return [make_drafter(part.name, part.values, target, words, config) for part in parts]
+        if part.name not in DRAFTERS or part.name in CASCADES:
+            raise unknown(f"drafter in {name}", part.name, set(DRAFTERS) - {*CASCADES})
+    split = [split_plan(part) for part in parts]
+    drafters = [
+        make_drafter(part.name, own, target, words, config) for part, (*_, own) in zip(parts, split, strict=True)
+    ]
+    return drafters, [plan for plan, *_ in split]
 
 
 def _part(text: str) -> Spec:
     """One drafter of a cascade: `name` or `name[key=value;key=value]`."""
     name, bracket, rest = text.partition("[")
     if bracket and not rest.endswith("]"):
-        raise SpecError(f"a drafter of first_of is written as name[key=value;key=value], got {text!r}")
+        raise SpecError(f"a drafter of a cascade is written as name[key=value;key=value], got {text!r}")
     return Spec.parse(f"{name}:{rest[:-1].replace(';', ',')}" if bracket else name)
 
 
@@ -323,6 +327,3 @@ def describe_drafters() -> dict[str, dict[str, Any]]:
         }
         for name, entry in DRAFTERS.items()
     }
-
-
-CASCADE_OPTIONS: dict[str, tuple[object, str]] = {"of": ("", "The drafters in order, as prediction+ngram[min=3].")}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import copy
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -15,20 +16,46 @@ from torch import Tensor
 from forerun.core.draft import Draft, Law, Verdict
 from forerun.core.errors import SpecError
 from forerun.core.noise import Noise, Slot
-from forerun.core.plan import Plan
+from forerun.core.plan import MAX_DEPTH, MAX_NODES, Plan
 from forerun.core.protocols import Drafter, Remembers
 from forerun.core.rows import Rows
 from forerun.core.seq import Seq
 
 
-class FirstOf:
-    """The first non-empty guess of `drafters`, sequence by sequence."""
+@dataclass(frozen=True, slots=True)
+class CascadeOptions:
+    """What a cascade is made of."""
 
-    def __init__(self, drafters: Sequence[Drafter]) -> None:
+    of: str = ""
+    """The drafters in order, as prediction+ngram[min=3]."""
+
+
+NO_LIMIT = Plan(MAX_DEPTH, MAX_NODES, MAX_NODES)
+
+
+def lesser(plan: Plan, own: Plan) -> Plan:
+    """`plan`, as far as `own` allows it."""
+    depth, nodes, width = (min(getattr(plan, name), getattr(own, name)) for name in ("depth", "nodes", "width"))
+    return Plan(depth, nodes, width, max(plan.confidence, own.confidence), plan.signals)
+
+
+class FirstOf:
+    """The first non-empty guess of `drafters`, sequence by sequence; none goes beyond its own of `plans`, if given."""
+
+    name = "first_of"
+    Options: type = CascadeOptions
+
+    def __init__(
+        self,
+        drafters: Sequence[Drafter],
+        plans: Sequence[Plan] | None = None,
+        options: CascadeOptions | None = None,
+    ) -> None:
         if not drafters:
             raise SpecError("first_of needs at least one drafter, got none")
         self.drafters = tuple(drafters)
-        self.name = f"first_of({', '.join(drafter.name for drafter in drafters)})"
+        self.plans = tuple(plans) if plans else (NO_LIMIT,) * len(self.drafters)
+        self.name = f"{type(self).name}({', '.join(drafter.name for drafter in drafters)})"
         self.laws: frozenset[Law] = frozenset().union(*(drafter.laws for drafter in drafters))
         self.taps: tuple[int, ...] = tuple(sorted({tap for drafter in drafters for tap in drafter.taps}))
 
@@ -46,11 +73,11 @@ class FirstOf:
     def draft(self, seqs: Sequence[Seq], plan: Plan, noise: Noise) -> Draft:
         """Ask each drafter for the sequences that have no guess yet."""
         trees = list(Draft.roots(seq.last for seq in seqs).trees)
-        for drafter in self.drafters:
+        for drafter, own in zip(self.drafters, self.plans, strict=True):
             left = [b for b, tree in enumerate(trees) if len(tree) == 1]
             if not left:
                 break
-            guesses = drafter.draft([seqs[b] for b in left], plan, _Part(noise, left))
+            guesses = drafter.draft([seqs[b] for b in left], lesser(plan, own), Part(noise, left))
             for b, tree in zip(left, guesses.trees, strict=True):
                 trees[b] = tree
         return Draft(tuple(trees))
@@ -81,7 +108,7 @@ class FirstOf:
         return view
 
 
-class _Part:
+class Part:
     """The noise of a part of the batch: sequence i of the part is sequence `batch[i]`."""
 
     def __init__(self, noise: Noise, batch: Sequence[int]) -> None:

@@ -35,6 +35,8 @@ class Entry:
 CHAIN = ("depth",)
 TREE = ("depth", "nodes", "width")
 MODEL = (*TREE, "confidence")
+CASCADES = ("first_of", "mixed")
+"""Drafters that are made of others."""
 HEADS = ("eagle", "eagle3", "p-eagle", "medusa", "mtp")
 """Drafters that run a trained head beside the target."""
 
@@ -72,6 +74,16 @@ DRAFTERS: dict[str, Entry] = {
         "a cascade: for each sequence the first drafter that has a guess",
         MODEL,
         8,
+        11,
+        4,
+    ),
+    "mixed": Entry(
+        "forerun.drafters.mixed:Mixed",
+        "lookups and a model: each step the longer guess, or both in one tree",
+        MODEL,
+        11,
+        11,
+        4,
     ),
 }
 
