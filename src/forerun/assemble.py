@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any, cast
 
 import torch
@@ -83,6 +84,7 @@ def load(model: str | os.PathLike[str], drafter: str = "none", **options: object
 
 def assemble(config: Config) -> Engine:
     """The engine that `config` describes."""
+    config = replace(config, drafter=named(config.drafter))
     drafter_entry(Spec.parse(config.drafter).name)
     verifier(config.verify)
     return engine_over(foundation(config), config.drafter)
@@ -111,7 +113,7 @@ def foundation(config: Config) -> Foundation:
 
 def engine_over(base: Foundation, drafter: str, made: Drafter | None = None) -> Engine:
     """An engine over `base` with the drafter of that spec; `made` is one with these options that exists already."""
-    spec, config = Spec.parse(drafter), base.config
+    spec, config = Spec.parse(named(drafter)), base.config
     plan, up_to, values = split_plan(spec)
     verify = verifier(config.verify)
     part = made or make_drafter(spec.name, values, base.target, base.words, config)
@@ -125,6 +127,16 @@ def engine_over(base: Foundation, drafter: str, made: Drafter | None = None) -> 
         max_batch=config.max_batch,
         clock=make_clock(config),
     )
+
+
+def named(drafter: str) -> str:
+    """A drafter's text by its name: a folder stands for the drafter of what it holds, a head's own or `model`."""
+    path, _, rest = drafter.partition(":")
+    if path in DRAFTERS or not Path(path).is_dir():
+        return drafter
+    from forerun.models.heads.opening import kind_at  # what reads a head's files is of no use without one
+
+    return ",".join(filter(None, (f"{kind_at(Path(path))}:path={path}", rest)))
 
 
 def choice_for(config: Config) -> Choice:

@@ -7,6 +7,7 @@ import json
 import pytest
 import torch
 
+import forerun
 from forerun.cli.main import main
 from forerun.testing.tiny import Tiny, write_folder
 
@@ -65,6 +66,43 @@ def test_every_kind_from_a_corpus_to_drafts(kind, model, corpus, data, tmp_path,
         assert main(["generate", "-m", str(model), "-d", drafter, "--max-tokens", "20", "--raw", "1, 2, 3"]) == 0
         texts.append(capsys.readouterr().out)
     assert texts[0] == texts[1]
+
+
+@pytest.mark.parametrize("family", ["llama", "qwen3"])
+def test_a_draft_model_from_a_corpus_to_drafts(family, data, tmp_path, capsys):
+    model = write_folder(tmp_path / "model", Tiny(family, hidden=32, layers=4, inner=80, max_len=512, sharpness=2.0))
+    out = tmp_path / "draft"
+    words = ["train", "draft", "-m", str(model), "--out", str(out), "--tokens", "500", *SMALL, *data, "--layers", "2"]
+    assert main([*words, "--steps", "3", "--measures", "1", "--batch", "256"]) == 0
+    card = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert card["tau"]["all"] >= 1.0
+    assert json.loads((out / "card.json").read_text())["steps"] == 3
+    assert "A draft model" in (out / "README.md").read_text()
+    assert forerun.load(out).parts.target.spec.layers == 2
+    texts = []
+    for drafter in ("none", f"model:path={out}", str(out)):
+        assert main(["generate", "-m", str(model), "-d", drafter, "--max-tokens", "20", "--raw", "1, 2, 3"]) == 0
+        texts.append(capsys.readouterr().out)
+    assert len(set(texts)) == 1
+    assert main([*words[:-1], "9", "--steps", "3"]) == 1
+    assert "from 2 to 3 of the target's 4 layers" in capsys.readouterr().err
+
+
+def test_medusa_2_makes_another_target_and_says_so(model, corpus, data, tmp_path, capsys):
+    out = tmp_path / "pair"
+    common = ["-m", str(model), "--corpus", str(corpus), "--tokens", "900", *SMALL, *data, "--draft-vocab", "150"]
+    words = ["train", "medusa2", *common, "--steps", "6", "--measures", "1", "--batch", "256", "--out", str(out)]
+    assert main(words) == 0
+    said = capsys.readouterr()
+    assert "another target" in said.err
+    assert len(json.loads(said.out.splitlines()[-1])["agreement"]) == 4, "the target with itself before, and the heads"
+    assert "another target" in (out / "README.md").read_text()
+    texts = []
+    for drafter in ("none", f"medusa:path={out / 'medusa'}", str(out / "medusa")):
+        assert main(["generate", "-m", str(out), "-d", drafter, "--max-tokens", "20", "--raw", "1, 2, 3"]) == 0
+        texts.append(capsys.readouterr())
+    assert len({text.out for text in texts}) == 1
+    assert not any("fingerprint" in text.err for text in texts), "the heads are the new target's"
 
 
 def test_a_head_is_taught_on_and_begins_another_kind(model, corpus, data, tmp_path, capsys):

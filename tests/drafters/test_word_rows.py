@@ -71,3 +71,21 @@ def test_marginals_depend_on_depth_alone(words):
         for node, depth in enumerate(tree.depths()):
             assert rows.argmax(b, node) == to[int(logits[b, depth].argmax())]
             assert rows.likeliest(b, node, 1)[0] == [rows.argmax(b, node)]
+
+
+@pytest.mark.parametrize("ask", ASKS, ids=range(len(ASKS)))
+def test_words_of_the_target_s_padding_are_never_guessed(ask):
+    """Ids past the tokenizer's, which a table padded to a round size has and a head may name."""
+    few, _ = both(ask, True)
+    logits = torch.cat([few._logits, torch.full((4, 2), 50.0)], 1)
+    padded = torch.cat([WORDS, torch.tensor([VOCAB, VOCAB + 3])])
+    best = logits.argmax(-1).tolist()
+    rows = WordRows(few.items, logits, padded, VOCAB, best, PLAIN)
+    for node in range(4):
+        assert rows.argmax(0, node) == few.argmax(0, node)
+        assert rows.likeliest(0, node, 11) == few.likeliest(0, node, 11)
+        torch.testing.assert_close(rows.raw(0, node), few.raw(0, node))
+        torch.testing.assert_close(rows.probs(0, node), few.probs(0, node))
+    marginal = MarginalRows(few.items, logits[None], padded, VOCAB, PLAIN)
+    assert marginal.raw(0, 0).shape == (VOCAB,)
+    assert marginal.argmax(0, 0) < VOCAB

@@ -74,7 +74,7 @@ def test_unrolled_rows_are_those_of_serving(kind, corpus, ends, heard):
     made, _, calls = taught(kind, corpus, ends, heard, samples)
     assert len(calls) == STEPS
     words = made.lesson.words
-    head = made.finish(made.weights)
+    head = made.finish(made.weights).head
     runner = TorchRecurrent(head, ends.embedding.float(), ends.end.float())
     first = first_slot(Batch.of(samples))
     at = [0] * STEPS
@@ -130,7 +130,7 @@ def test_masked_rows_of_p_eagle(corpus, ends, heard):
         value += 0.05 * torch.randn(value.shape, generator=torch.Generator().manual_seed(len(name)))
     with torch.no_grad():
         lesson(made.weights, Batch.of([sample]))
-    head = made.finish(made.weights)
+    head = made.finish(made.weights).head
     runner = TorchRecurrent(head, ends.embedding.float(), ends.end.float())
     mask = head.floats("mask_hidden")
     features, ids = sample.states[:, lesson.columns].float(), sample.tokens.tolist()
@@ -152,7 +152,7 @@ def test_masked_rows_of_p_eagle(corpus, ends, heard):
 def test_medusa_rows_are_those_of_serving(corpus, ends, heard):
     samples = small(corpus)
     made, _, calls = taught("medusa", corpus, ends, heard, samples)
-    runner = TorchMedusa(made.finish(made.weights), ends.end.float())
+    runner = TorchMedusa(made.finish(made.weights).head, ends.end.float())
     first = first_slot(Batch.of(samples))
     for step in range(STEPS):
         states, end, _ = calls[step]

@@ -18,8 +18,9 @@ def tiny_target(folder: Path, width: int = 8):
     return target_for(str(folder), width, weights="auto", runtime="torch", max_len=200)
 
 
-def begun(folder: Path, base) -> Corpus:
-    return Corpus.begin(folder, facts_of(base, TAPS, 3, SelfMade(Mix.parse(MIX), MIX), MANNER))
+def begun(folder: Path, base, taps=TAPS) -> Corpus:
+    """The last tap must be the number of layers, whose states say what the target says."""
+    return Corpus.begin(folder, facts_of(base, taps, 3, SelfMade(Mix.parse(MIX), MIX), MANNER))
 
 
 def fill(corpus: Corpus, base, tokens: int, width: int = 8, avoid=None) -> Corpus:

@@ -65,6 +65,15 @@ def parser() -> Parser:
     return top
 
 
+def _name_drafters(args: argparse.Namespace) -> None:
+    """Folders in the place of drafters' names become the names of what they hold, once for all commands."""
+    given = getattr(args, "drafter", None)
+    if given:
+        from forerun.assemble import named
+
+        args.drafter = named(given) if isinstance(given, str) else [named(one) for one in given]
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit status."""
     top = parser()
@@ -102,6 +111,7 @@ def _guarded(args: argparse.Namespace) -> int:
     try:
         with warnings.catch_warnings():
             warnings.showwarning = _warn
+            _name_drafters(args)
             status = int(COMMANDS[args.command].run(args) or 0)
         sys.stdout.flush()
         return status

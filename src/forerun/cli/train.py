@@ -17,12 +17,16 @@ if TYPE_CHECKING:
     from forerun.train.run import Watch
     from forerun.train.trainer import State, Told
 
-KINDS = ("corpus", "eagle", "eagle3", "p-eagle", "medusa", "mtp")
+KINDS = ("corpus", "eagle", "eagle3", "p-eagle", "medusa", "medusa2", "mtp", "draft")
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     """The command's options."""
-    parser.add_argument("kind", choices=KINDS, help="what to train; corpus: only the data, for several heads")
+    parser.add_argument(
+        "kind",
+        choices=KINDS,
+        help="what to train; corpus: the data alone; medusa2: heads and a changed target; draft: a small model",
+    )
     parser.add_argument("-m", "--model", required=True, help="the target, as for generate")
     parser.add_argument("--out", type=Path, required=True, help="folder of the head")
     parser.add_argument("--minutes", type=float, help="plan data and training to fit this time")
@@ -49,7 +53,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="folder of a head to begin from, of this kind or a near one",
     )
     head.add_argument("--draft-vocab", type=int, help="words that it can guess (16384); 0 is all")
-    head.add_argument("--layers", type=int, help="decoder layers of it (1)")
+    head.add_argument("--layers", type=int, help="decoder layers of it (1; 4 of a draft model)")
     head.add_argument("--unroll", type=int, help="unrolled steps, Medusa heads, or P-EAGLE's depths")
     head.add_argument("--loss", help="kl, tv, lk or nla (kl)")
     head.add_argument("--own-end", action=argparse.BooleanOptionalAction, help="learn a vocabulary end of its own")
@@ -59,6 +63,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     course.add_argument("--measures", type=int, default=4, help="how often tau is measured on the way (4)")
     course.add_argument("--seed", type=int, default=0)
     course.add_argument("--threads", type=int)
+    course.add_argument("--device", default="cpu", help="cpu, cuda or cuda:N (cpu)")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -102,6 +107,7 @@ def run(args: argparse.Namespace) -> int:
         width=args.width,
         weights=args.weights,
         threads=args.threads,
+        device=args.device,
         command=shlex.join(["forerun", *sys.argv[1:]]),
     )
     with Screen() as screen:

@@ -11,7 +11,7 @@ import inspect
 import itertools
 import textwrap
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from types import UnionType
 from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
@@ -93,14 +93,21 @@ def _called(kind: Any) -> str:
 
 
 def documented(cls: type[Any]) -> dict[str, tuple[object, str]]:
-    """Fields of a dataclass with their defaults and the docstrings that stand under them in its source."""
+    """Fields of a dataclass, inherited ones too, with their defaults and the docstrings under them in the source."""
+    texts: dict[str, str] = {}
+    for owner in reversed([base for base in cls.__mro__ if is_dataclass(base)]):
+        texts |= _field_texts(owner)
+    return {
+        field.name: ("" if field.default is MISSING else field.default, texts.get(field.name, ""))
+        for field in fields(cls)
+    }
+
+
+def _field_texts(cls: type[Any]) -> dict[str, str]:
     tree = ast.parse(textwrap.dedent(inspect.getsource(cls))).body[0]
     texts: dict[str, str] = {}
     for statement, after in itertools.pairwise(tree.body if isinstance(tree, ast.ClassDef) else []):
         said = after.value if isinstance(after, ast.Expr) else None
         if isinstance(statement, ast.AnnAssign) and isinstance(said, ast.Constant):
             texts[ast.unparse(statement.target)] = inspect.cleandoc(str(said.value))
-    return {
-        field.name: ("" if field.default is MISSING else field.default, texts.get(field.name, ""))
-        for field in fields(cls)
-    }
+    return texts

@@ -30,7 +30,7 @@ class MarginalRows(WordRows):
         flat = logits.flatten(0, 1)
         super().__init__([], flat[:0], words, vocab, None, vocabulary)
         self.items = items
-        self._logits = flat if words is not None else flat[:, :vocab]
+        self._logits = flat[:, : self._logits.shape[1]]
 
     def place(self, b: int, node: int) -> int:
         return b * self._depths + len(self.items[b].nodes.path(node))

@@ -27,8 +27,11 @@ class WordRows(Rows):
         best: Sequence[int] | None,
         vocabulary: Vocabulary,
     ) -> None:
-        if words is None:
-            logits = logits[:, :vocab]
+        known = vocab if words is None else len(words)
+        if words is not None and known and int(words[-1]) >= vocab:  # ascending: padding of the target's table is last
+            known = int((words < vocab).sum())
+            words = words[:known]
+        logits = logits[:, :known]
         super().__init__(items, logits, logits.shape[1], first_best=best, vocabulary=vocabulary)
         self._words, self._vocab = words, vocab
 

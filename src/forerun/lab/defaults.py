@@ -16,6 +16,7 @@ ADVISE_SECONDS = 60.0  # for each workload
 SHAPE_DRAFTERS = ("suffix", "skip:layers=20")
 SHAPE_WORKLOADS = ("code", "dialogue")
 SHAPE_TOKENS = 96
+TREE_WORKLOADS = ("code", "arithmetic", "dialogue")
 SHAPE_DEPTHS = "1,2,3,4,6,8,12,15"
 SHAPE_WIDTHS = "1,2,3,4"
 SHAPE_NODES = "3,7,15,31"

@@ -13,6 +13,7 @@ EXPERIMENTS = {
     "curve": "forerun.lab.costs.curve_view",
     "domains": "forerun.lab.domains",
     "shape": "forerun.lab.shape_view",
+    "tree": "forerun.lab.tree_view",
     "phases": "forerun.lab.phases_view",
     "batch": "forerun.lab.sweeps.points",
     "context": "forerun.lab.sweeps.points",

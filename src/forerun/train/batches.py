@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import torch
 from torch import Tensor
@@ -36,6 +36,10 @@ class Batch:
             torch.tensor([len(s.tokens) for s in samples]),
             pad_sequence([s.answered for s in samples], batch_first=True),
         )
+
+    def to(self, device: torch.device) -> Batch:
+        """The same on that device."""
+        return Batch(*(getattr(self, item.name).to(device) for item in fields(self)))
 
     @property
     def learnt(self) -> int:

@@ -5,6 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+_TITLES = {
+    "draft": "A draft model for {model}",
+    "medusa2": "Another target made of {model}, with Medusa heads",
+}
+_SERVES = {
+    "head": """\
+It serves the target with the fingerprint `{fingerprint}`; beside
+another one the text stays right, and its guesses are seldom so.""",
+    "medusa2": """\
+This folder is another target: its text differs from that of {model}. The heads, in `medusa`, serve
+this one. Share of rows whose likeliest word is still the same, and then the heads': {agreement}.""",
+}
+
 
 def readme(card: Mapping[str, Any]) -> str:
     """Markdown; every number in it is out of `card`, which the head's own file keeps too."""
@@ -13,14 +26,13 @@ def readme(card: Mapping[str, Any]) -> str:
         f"| {domain} | {corpus['by_domain'].get(domain, 0)} | {value:.2f} |"
         for domain, value in tau["by_domain"].items()
     )
-    return f"""# A {card["kind"]} head for {card["model"]}
+    return f"""# {_TITLES.get(card["kind"], "A {kind} head for {model}").format(**card)}
 
 Made on {card["date"]} by
 
     {card["command"]}
 
-{card["parameters"] / 1e6:.1f}M numbers. It serves the target with the fingerprint `{card["fingerprint"]}`; beside
-another one the text stays right, and its guesses are seldom so.
+{card["parameters"] / 1e6:.1f}M numbers. {_SERVES.get(card["kind"], _SERVES["head"]).format(**card)}
 
 **Data**: {corpus["conversations"]} conversations, {corpus["learnt"]} tokens of the target's own answers.
 Asked: {corpus["asked"]}.

@@ -1,79 +1,71 @@
-"""What each kind of head is taught with: its config for a target, its start, its lesson, and how it ends."""
+"""What each kind is taught with: its config for a target, its start, its lesson, and how it ends."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
-from typing import Any, Literal
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 
 from forerun.core.errors import SpecError, unknown
-from forerun.models.heads.config import HeadConfig, Kind, MedusaConfig, RecurrentConfig
+from forerun.models.heads.config import Kind, MedusaConfig, RecurrentConfig
 from forerun.models.heads.head import Head
 from forerun.train.corpus import Corpus
+from forerun.train.decoder import Decoder, weights_of
+from forerun.train.draft import Cut, DraftLesson, kept_layers
 from forerun.train.ends import Ends, draft_words
 from forerun.train.losses import check_loss
+from forerun.train.made import MadeHead, MadePair
 from forerun.train.medusa import MedusaLesson
 from forerun.train.parallel import ParallelLesson
+from forerun.train.recipe import TAUGHT, Pupil, Recipe, detached
 from forerun.train.regression import RegressionLesson
 from forerun.train.start import carried, medusa_start, recurrent_start
 from forerun.train.trainer import Lesson
+from forerun.train.tuned import LATE, TARGET_RATE, TunedLesson
 from forerun.train.unrolled import UnrolledLesson
 
 _STEPS: dict[str, tuple[int, float]] = {"eagle3": (5, 0.8), "p-eagle": (6, 0.8), "mtp": (4, 0.7)}
 """Unrolled steps or depths, and how much less each weighs than the one before."""
 AUTO_VOCAB = 16384
-HEADS: tuple[Kind, ...] = ("eagle", "eagle3", "p-eagle", "medusa", "mtp")
-
-
-@dataclass(frozen=True, slots=True)
-class Recipe:
-    """What may be chosen of a head's making. None is the kind's own default."""
-
-    kind: Kind
-    draft_vocab: int | Literal["auto"] | None = "auto"
-    """Words that it can guess; None is all, auto 16384 where the target has more."""
-    own_end: bool | None = None
-    """Whether the vocabulary's end is learnt too (else it is the target's)."""
-    layers: int = 1
-    steps: int | None = None
-    """Unrolled steps, Medusa heads, or P-EAGLE's depths."""
-    decay: float | None = None
-    loss: str = "kl"
-    seed: int = 0
-    begun: Head | None = None
-    """What has learnt already: the start, as far as its tensors have a place in this kind."""
-
-
-@dataclass(frozen=True, slots=True)
-class Pupil:
-    """A head to be trained: parameters float32 by name, what teaches them, and what makes a head of them."""
-
-    config: HeadConfig
-    weights: dict[str, Tensor]
-    lesson: Lesson
-    finish: Callable[[Mapping[str, Tensor]], Head]
+_DRAFT_LAYERS = 4
+_DRAFT_RATE = 0.25  # of the rate that suits heads: its layers have learnt before
 
 
 def pupil(recipe: Recipe, corpus: Corpus, ends: Ends) -> Pupil:
-    """A head of that kind at its start; SpecError for a draft vocabulary larger than the target's and the like."""
-    if recipe.kind not in HEADS:
-        raise unknown("kind of head", recipe.kind, HEADS)
+    """What is to be taught, at its start; SpecError for a draft vocabulary larger than the target's and the like."""
+    if recipe.kind not in TAUGHT:
+        raise unknown("kind of head", recipe.kind, TAUGHT)
     check_loss(recipe.loss)
-    vocab = ends.config.vocab_size
+    if recipe.kind == "draft":
+        return _draft(recipe, corpus, ends)
+    words = _words(recipe, corpus, ends.config.vocab_size)
+    made = _medusa if recipe.kind in ("medusa", "medusa2") else _recurrent
+    return made(recipe, corpus, ends, words)
+
+
+def _words(recipe: Recipe, corpus: Corpus, vocab: int) -> Tensor | None:
+    """The draft words; None is all."""
     size = min(AUTO_VOCAB, vocab) if recipe.draft_vocab == "auto" else recipe.draft_vocab or vocab
     if not 1 <= size <= vocab:
         raise SpecError(f"a draft vocabulary has from 1 to the target's {vocab} words, got {size}")
     begun = recipe.begun if recipe.draft_vocab == "auto" else None
     if begun and (begun.kind == recipe.kind or begun.words is not None):
-        words = begun.words
-    else:
-        words = draft_words(_counts(corpus, vocab), size)
-    made = _medusa if recipe.kind == "medusa" else _recurrent
-    return made(recipe, corpus, ends, words)
+        return begun.words
+    return draft_words(_counts(corpus, vocab), size)
+
+
+def _draft(recipe: Recipe, corpus: Corpus, ends: Ends) -> Pupil:
+    if recipe.begun:
+        raise SpecError("a draft model begins from the target's own layers, not from a head")
+    cut = Cut(ends.source, kept_layers(ends.config, recipe.layers or _DRAFT_LAYERS))
+    weights = cut.weights(corpus)
+    return Pupil(
+        weights, DraftLesson(Decoder(cut.config()), ends, recipe.loss), cut.made, dict.fromkeys(weights, _DRAFT_RATE)
+    )
 
 
 def _medusa(recipe: Recipe, corpus: Corpus, ends: Ends, words: Tensor | None) -> Pupil:
@@ -85,16 +77,26 @@ def _medusa(recipe: Recipe, corpus: Corpus, ends: Ends, words: Tensor | None) ->
     weights = medusa_start(config, ends, words, recipe.own_end is not False)
     if recipe.begun:
         weights |= carried(weights, recipe.begun, recipe.begun.floats, words)
-    lesson = MedusaLesson(config, ends, words, recipe.decay or 0.8, recipe.loss)
+    decay = recipe.decay or 0.8
 
-    def finish(w: Mapping[str, Tensor]) -> Head:
-        return Head(config, detached(w), words, corpus.facts.fingerprint)
+    def head(w: Mapping[str, Tensor]) -> Head:
+        return Head(config, detached({name: w[name] for name in weights}), words, corpus.facts.fingerprint)
 
-    return Pupil(config, weights, lesson, finish)
+    if recipe.kind == "medusa":
+        return Pupil(weights, MedusaLesson(config, ends, words, decay, recipe.loss), lambda w: MadeHead(head(w)))
+    whole = Cut(ends.source, tuple(range(model.layers)))
+    of_target = weights_of(ends.source.tensors, {n: n for n in range(model.layers)})
+    return Pupil(
+        weights | of_target,
+        TunedLesson(config, Decoder(model), ends, words, decay, recipe.loss),
+        lambda w: MadePair(whole.made({name: w[name] for name in of_target}), head(w)),
+        dict.fromkeys(of_target, TARGET_RATE),
+        LATE,
+    )
 
 
 def _recurrent(recipe: Recipe, corpus: Corpus, ends: Ends, words: Tensor | None) -> Pupil:
-    model, facts, kind = ends.config, corpus.facts, recipe.kind
+    model, facts, kind = ends.config, corpus.facts, cast(Kind, recipe.kind)
     taps = facts.taps[:-1] if kind in ("eagle3", "p-eagle") else ()
     if kind in ("eagle3", "p-eagle") and not taps:
         raise SpecError(f"{kind} reads layers of the target that this corpus did not capture: taps {facts.taps}")
@@ -104,7 +106,7 @@ def _recurrent(recipe: Recipe, corpus: Corpus, ends: Ends, words: Tensor | None)
         kind=kind, vocab_size=model.vocab_size, target_size=model.hidden_size,
         draft_vocab=model.vocab_size if words is None else len(words), hidden_size=model.hidden_size,
         intermediate_size=model.intermediate_size, heads=model.heads, kv_heads=model.kv_heads, head_dim=model.head_dim,
-        norm_eps=model.norm_eps, rope=model.rope, max_len=model.max_len, taps=taps, layers=recipe.layers,
+        norm_eps=model.norm_eps, rope=model.rope, max_len=model.max_len, taps=taps, layers=recipe.layers or 1,
         mask_id=0 if kind == "p-eagle" else None,
     )  # fmt: skip
     if recipe.begun and recipe.begun.kind == kind:
@@ -126,15 +128,10 @@ def _recurrent(recipe: Recipe, corpus: Corpus, ends: Ends, words: Tensor | None)
         cls = ParallelLesson if kind == "p-eagle" else UnrolledLesson
         lesson = cls(**common, steps=recipe.steps or steps, decay=recipe.decay or decay)
 
-    def finish(w: Mapping[str, Tensor]) -> Head:
-        return Head(config, folded(config, detached(w), scale), words, facts.fingerprint)
+    def finish(w: Mapping[str, Tensor]) -> MadeHead:
+        return MadeHead(Head(config, folded(config, detached(w), scale), words, facts.fingerprint))
 
-    return Pupil(config, weights, lesson, finish)
-
-
-def detached(w: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Copies that no gradient goes into."""
-    return {name: value.detach().clone() for name, value in w.items()}
+    return Pupil(weights, lesson, finish)
 
 
 def folded(c: RecurrentConfig, w: dict[str, Tensor], scale: Tensor) -> dict[str, Tensor]:

@@ -33,7 +33,7 @@ class MedusaLesson:
         features = batch.states[:, first:, -c.features :].float()
         rows = features.shape[1]
         steps = Steps(self.decay)
-        with torch.autocast("cpu", torch.bfloat16):
+        with torch.autocast(batch.tokens.device.type, torch.bfloat16):
             for i in range(c.count):
                 learnt, which = labels.of_step(i, rows)
                 states = medusa.forward(w, c, i, features[learnt])

@@ -8,13 +8,14 @@ from pathlib import Path
 from time import perf_counter, strftime
 from typing import Any
 
+import torch
+
 from forerun.assemble import Foundation
 from forerun.core.errors import SpecError
 from forerun.heads import fit_of
-from forerun.models.heads.config import Kind
-from forerun.models.heads.formats import own
 from forerun.models.heads.head import Head
 from forerun.models.heads.opening import open_head
+from forerun.targets.load import usable_device
 from forerun.train.batches import batches
 from forerun.train.card import readme
 from forerun.train.conversation import Manner
@@ -22,8 +23,9 @@ from forerun.train.corpus import Corpus
 from forerun.train.domains import Mix
 from forerun.train.ends import Ends
 from forerun.train.gather import WIDTH, FromFiles, Progress, SelfMade, Source, facts_of, gather, target_for
-from forerun.train.kinds import Recipe, pupil
+from forerun.train.kinds import pupil
 from forerun.train.overlap import Overlap
+from forerun.train.recipe import Recipe, Taught
 from forerun.train.tau import Measurer, held_out
 from forerun.train.trainer import Course, News, State, train
 from forerun.weights.folder import open_checkpoint
@@ -40,7 +42,7 @@ _LEAST = {"minutes": 0.1, "steps": 1, "tokens": 1, "width": 1, "batch": 16, "mea
 class Job:
     """What is asked of one run; sizes that are None follow from `minutes`."""
 
-    kind: Kind
+    kind: Taught
     model: str
     out: Path
     minutes: float | None = None
@@ -64,6 +66,7 @@ class Job:
     width: int = WIDTH
     weights: str = "bf16"
     threads: int | None = None
+    device: str = "cpu"
     command: str = ""
 
     def __post_init__(self) -> None:
@@ -75,6 +78,11 @@ class Job:
             raise SpecError(f"rate must be above 0 and below 1, got {self.rate}")
         if not 4 <= self.manner.answer_tokens <= 1 << 16:
             raise SpecError(f"answers have from 4 to {1 << 16} tokens, got {self.manner.answer_tokens}")
+
+
+CHANGES = (
+    "medusa2 trains the target too: the result is another target, whose text differs from that of the one it began as"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,35 +97,46 @@ class Watch:
 def run(job: Job, watch: Watch) -> dict[str, Any]:
     """Do it; returns what the head's card says in numbers."""
     started = perf_counter()
-    base = target_for(job.model, job.width, weights=job.weights, threads=job.threads)
+    base = _base(job)
     begun = _begun(job, base, watch)
     corpus = _corpus(job, base, watch, started)
     gathered = perf_counter() - started
     for folder in job.also:
         corpus.join(Corpus(folder))
     ends = Ends.of(open_checkpoint(resolve(job.model)))
-    head = pupil(Recipe(job.kind, **job.recipe, seed=job.seed, begun=begun), corpus, ends)
+    device = usable_device(job.device)
+    learner = pupil(Recipe(job.kind, **job.recipe, seed=job.seed, begun=begun), corpus, ends).on(device)
     places = [place for place in corpus if not place.held_out]
     measurer = Measurer(base, held_out(corpus, 4))
+    if job.kind == "medusa2":
+        watch.said(CHANGES)
     watch.said(f"training on {len(places)} conversations, {sum(place.learnt for place in places)} tokens to learn")
     left = None if job.minutes is None else max(60.0, job.minutes * 60 - (perf_counter() - started))
     course = Course(
-        steps=job.steps, seconds=None if job.steps else left or 1800.0, rate=job.rate, measures=job.measures
-    )
+        steps=job.steps, seconds=None if job.steps else left or 1800.0, rate=job.rate, measures=job.measures,
+        gentle=learner.gentle, late=learner.late,
+    )  # fmt: skip
     job.out.mkdir(parents=True, exist_ok=True)
     state = train(
-        State(head.weights), head.lesson, course, lambda step: batches(corpus, places, job.seed, job.batch, step),
-        lambda w: measurer(head.finish(w)).all, job.out / "training.pt", watch.training,
+        State(learner.weights), learner.lesson, course, lambda step: batches(corpus, places, job.seed, job.batch, step),
+        lambda w: measurer(learner.finish(w)).all, job.out / "training.pt", watch.training,
     )  # fmt: skip
-    made = head.finish(state.best)
+    made = learner.finish(state.best)
     tau = measurer(made)
     card = _card(job, corpus, state, course, asdict(tau), gathered, perf_counter() - started, made.parameters)
     if begun:
         card["begun_from"] = {"folder": str(job.begin), "kind": begun.kind, **begun.card}
-    own.write(replace(made, card=card), job.out)
+    made.write(job.out, card)
     (job.out / "README.md").write_text(readme(card), encoding="utf-8")
     (job.out / "training.pt").unlink(missing_ok=True)
     return card
+
+
+def _base(job: Job) -> Foundation:
+    """The target, ready to answer; `weights` are of the native runtime, another device has its own bfloat16."""
+    if torch.device(job.device).type == "cpu":
+        return target_for(job.model, job.width, weights=job.weights, threads=job.threads)
+    return target_for(job.model, job.width, weights="auto", dtype="bfloat16", device=job.device)
 
 
 def _begun(job: Job, base: Foundation, watch: Watch) -> Head | None:
@@ -132,7 +151,7 @@ def _begun(job: Job, base: Foundation, watch: Watch) -> Head | None:
 def gather_only(job: Job, watch: Watch) -> dict[str, Any]:
     """The corpus alone, in `job.corpus` or `job.out`; returns what there is of it."""
     started = perf_counter()
-    base = target_for(job.model, job.width, weights=job.weights, threads=job.threads)
+    base = _base(job)
     corpus = _corpus(replace(job, corpus=job.corpus or job.out), base, watch, started, 1.0)
     return {
         "folder": str(corpus.folder), "conversations": len(corpus), "learnt": corpus.learnt, "tokens": corpus.tokens,
@@ -177,6 +196,7 @@ def _card(
             "by_domain": domains, "manner": dict(corpus.facts.manner), "seed": corpus.facts.seed,
         },
         "recipe": job.recipe, "rate": job.rate, "batch": job.batch, "steps": state.step, "seed": job.seed,
-        "losses": state.losses[-1:], "taus": state.taus, "tau": tau,
+        "losses": state.losses[-1:], "agreement": [round(value, 4) for value in state.agreement], "taus": state.taus,
+        "tau": tau,
         "seconds": {"corpus": round(gathered, 1), "all": round(took, 1), "training": round(state.seconds, 1)},
     }  # fmt: skip

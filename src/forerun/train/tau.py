@@ -6,13 +6,9 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from forerun import heads
-from forerun.assemble import Foundation, engine_over
-from forerun.core.options import Spec
-from forerun.drafters.names import drafter_entry
-from forerun.drafters.recurrent import HeadOptions
-from forerun.models.heads.head import Head
+from forerun.assemble import Foundation
 from forerun.train.corpus import Corpus, Place
+from forerun.train.made import Made
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,14 +30,11 @@ class Measurer:
     plan: str = ""
     """Options of the drafter, as depth=5,nodes=15."""
 
-    def __call__(self, head: Head) -> Tau:
-        """The tau of `head` with its drafter's own plan, or this one's."""
-        spec = f"{head.kind}:{self.plan}" if self.plan else head.kind
-        cls = drafter_entry(Spec.parse(spec).name).load()
-        drafter = heads.beside(cls, head, HeadOptions(), self.base.target)
+    def __call__(self, made: Made) -> Tau:
+        """The tau of `made` with its drafter's own plan, or this one's."""
         emitted: dict[str, int] = defaultdict(int)
         passes: dict[str, int] = defaultdict(int)
-        with engine_over(self.base, spec, drafter) as engine:
+        with made.serving(self.base, self.plan) as engine:
             asked = [engine.chat(text) if engine.has_template else text for _, text in self.prompts]
             results = engine.generate_batch(asked, max_tokens=self.tokens, temperature=0.0)
         for (domain, _), result in zip(self.prompts, results, strict=True):

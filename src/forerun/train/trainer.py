@@ -61,6 +61,10 @@ class Course:
     """How often tau is measured on the way, the end included."""
     patience: int = 3
     """Measurements in a row without a better tau after which it ends."""
+    gentle: Mapping[str, float] = field(default_factory=dict)
+    """Tensors that know something already: AdamW steps at this share of the rate."""
+    late: float = 0.0
+    """Share of the course during which those only come up to that rate."""
 
     def __post_init__(self) -> None:
         if (self.steps is None) == (self.seconds is None):
@@ -86,6 +90,8 @@ class State:
     worse: int = 0
     taus: list[tuple[int, float]] = field(default_factory=list)
     losses: list[tuple[int, float]] = field(default_factory=list)
+    agreement: tuple[float, ...] = ()
+    """Of the last steps, as lessons tell it: the mean of some twenty."""
 
 
 News = Callable[[State, Told, float], None]
@@ -126,6 +132,7 @@ def train(
                 state.steps = max(state.step, state.step + int(((course.seconds or 0.0) - watch.seconds) / each))
             left = state.steps - state.step
             news(state, told, left * sum(times[-20:]) / len(times[-20:]) if state.steps else math.nan)
+            state.agreement = _blended(state.agreement, told.agreement)
             if state.step % 20 == 0 or not left:
                 state.losses.append((state.step, told.loss))
             due = measure is not None and bool(state.steps) and _due(state.step, state.steps, course.measures)
@@ -142,6 +149,11 @@ def train(
     if not state.best:
         state.best = {name: value.detach().clone() for name, value in state.weights.items()}
     return state
+
+
+def _blended(before: tuple[float, ...], now: tuple[float, ...]) -> tuple[float, ...]:
+    """A mean that forgets."""
+    return tuple(0.95 * old + 0.05 * new for old, new in zip(before, now, strict=True)) if before else now
 
 
 class _Watch:
@@ -190,7 +202,7 @@ def _step(
         trained = [value for value in weights.values() if value.requires_grad]
         norm = torch.nn.utils.clip_grad_norm_(trained, course.clip)
         if bool(norm.isfinite()):
-            optimiser.step(course.rate * course.share(done))
+            optimiser.step(course.rate * course.share(done), min(1.0, done / course.late) if course.late else 1.0)
         optimiser.zero_grad()
     return told
 
@@ -205,23 +217,27 @@ class Optimiser:
     def __init__(self, weights: Mapping[str, Tensor], course: Course) -> None:
         for value in weights.values():
             value.requires_grad_(True)
-        ends = [value for name, value in weights.items() if "lm_head" in name]
-        wide = [value for name, value in weights.items() if value.ndim == 2 and "lm_head" not in name]
-        narrow = [value for name, value in weights.items() if value.ndim != 2]
-        groups = [{"params": narrow, "scale": 1.0}, {"params": ends, "scale": 0.2}]
+        rest = {name: value for name, value in weights.items() if name not in course.gentle}
+        wide = [value for name, value in rest.items() if value.ndim == 2 and "lm_head" not in name]
+        groups: list[dict[str, Any]] = [
+            {"params": [value for value in rest.values() if value.ndim != 2], "scale": 1.0},
+            {"params": [value for name, value in rest.items() if value.ndim == 2 and "lm_head" in name], "scale": 0.2},
+        ]
+        for share in sorted({*course.gentle.values()}):
+            held = [weights[name] for name, of in course.gentle.items() if of == share]
+            groups.append({"params": held, "scale": share, "gentle": True})
         self._parts: list[torch.optim.Optimizer] = []
         if wide:
             matrices = [{"params": wide, "scale": MUON}]
             self._parts.append(torch.optim.Muon(matrices, lr=course.rate * MUON, weight_decay=course.decay))
-        if narrow or ends:
-            left = [group for group in groups if group["params"]]
+        if left := [group for group in groups if group["params"]]:
             self._parts.append(torch.optim.AdamW(left, lr=course.rate, betas=(0.9, 0.95), weight_decay=0.0, fused=True))
 
-    def step(self, rate: float) -> None:
-        """Take one step at this rate."""
+    def step(self, rate: float, gentle: float = 1.0) -> None:
+        """Take one step at this rate; at that share of theirs, the tensors that know something already."""
         for part in self._parts:
             for group in part.param_groups:
-                group["lr"] = rate * group["scale"]
+                group["lr"] = rate * group["scale"] * (gentle if group.get("gentle") else 1.0)
             part.step()
 
     def zero_grad(self) -> None:
@@ -242,7 +258,7 @@ class Optimiser:
 def _keep(path: Path, state: State, optimiser: Optimiser) -> None:
     body: dict[str, Any] = {
         name: getattr(state, name)
-        for name in ("step", "steps", "seconds", "best", "best_tau", "worse", "taus", "losses")
+        for name in ("step", "steps", "seconds", "best", "best_tau", "worse", "taus", "losses", "agreement")
     }
     weights = {name: value.detach() for name, value in state.weights.items()}
     scratch = path.with_suffix(".part")

@@ -80,7 +80,7 @@ class UnrolledLesson:
         attend = Unrolled(cos, sin, batch.lengths - 1, slots, places)
         end = labels.end(w.get("lm_head.weight"))
         steps = Steps(self.decay)
-        with torch.autocast("cpu", torch.bfloat16):
+        with torch.autocast(batch.tokens.device.type, torch.bfloat16):
             feature = recurrent.lifted(w, c, batch.states[..., self.columns] / self.scale)
             for j in range(self.steps):
                 attend.step(j)

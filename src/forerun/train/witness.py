@@ -35,7 +35,7 @@ class Witness:
     def read(self, rows: Rows) -> None:
         """Keep what was fed; there are never more nodes than the root."""
         assert rows.hidden is not None
-        states, at = rows.hidden.bfloat16(), 0
+        states, at = rows.hidden.bfloat16().cpu(), 0
         for item in rows.items:
             fed = item.stop - item.start + item.fresh
             self._open[item.seq].append(states[at : at + fed])

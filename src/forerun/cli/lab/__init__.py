@@ -25,6 +25,7 @@ from forerun.cli.lab import (
     size,
     temperature,
     trace,
+    tree,
     weights,
 )
 
@@ -33,6 +34,7 @@ EXPERIMENTS: dict[str, ModuleType] = {
     "curve": curve,
     "domains": domains,
     "shape": shape,
+    "tree": tree,
     "phases": phases,
     "batch": batch,
     "context": context,

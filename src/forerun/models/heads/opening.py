@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -46,6 +46,28 @@ def open_head(path: Path, fit: Fit) -> tuple[Head, tuple[str, ...]]:
     return head, tuple(notes)
 
 
+def kind_at(path: Path) -> str:
+    """What is in the folder `path`: a head's kind, or `model` for a whole model; LoadError if it is neither."""
+    if own.is_own(path):
+        return own.read(path).kind
+    if any(path.glob("*.gguf")):
+        return "model"
+    held = tensors_in(path)
+    said = read_json(path / "config.json")
+    if _whole(held):
+        return "model"
+    if speculators.is_speculators(said):
+        return speculators.kind_of(said)
+    if medusa.is_medusa(held):
+        return "medusa"
+    return "mtp" if mtp.is_mtp(held) else safeai.kind_of(held)
+
+
+def _whole(held: Collection[str]) -> bool:
+    """Whether tensors of these names are a whole model's."""
+    return {"model.embed_tokens.weight", "model.norm.weight"} <= set(held)
+
+
 def _read(path: Path, fit: Fit) -> tuple[Head, dict[str, Any]]:
     """The head and its published config (empty for our own form), told apart by what the folder holds."""
     if own.is_own(path):
@@ -58,7 +80,7 @@ def _read(path: Path, fit: Fit) -> tuple[Head, dict[str, Any]]:
         return medusa.read(said, held, fit.vocab_rows), said
     if mtp.is_mtp(held):
         return mtp.read(said, held), said
-    if {"model.embed_tokens.weight", "model.norm.weight"} <= set(held):
+    if _whole(held):
         raise LoadError(f"{path} holds a whole model, not a head: draft with it as -d model:path={path}")
     return safeai.read(said, held, fit.layers), said
 

@@ -8,7 +8,7 @@ norm and speaks through the target's vocabulary end; a copy of the target's embe
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +36,7 @@ def read(said: Mapping[str, object], held: Mapping[str, Tensor], layers: int) ->
     """The head of a config and its tensors; `layers` of the target settle its taps where the config does not."""
     tensors = {plain_name(name): value for name, value in held.items()}
     words = words_of(tensors.pop("d2t", None), tensors.pop("t2d", None))
-    if "layers.0.hidden_norm.weight" not in tensors:
+    if not _joins_taps(tensors):
         for own in ("lm_head.weight", "embed_tokens.weight"):
             tensors.pop(own, None)
         return Head(_eagle1(said, tensors), dict(tensors))
@@ -44,6 +44,19 @@ def read(said: Mapping[str, object], held: Mapping[str, Tensor], layers: int) ->
         tensors["mask_hidden"] = tensors["mask_hidden"].flatten()
     config = _eagle3(said, tensors, words, layers)
     return Head(config, dict(tensors), words if config.reduced else None)
+
+
+def kind_of(held: Collection[str]) -> str:
+    """The kind of a head with tensors of these names."""
+    names = {plain_name(name) for name in held}
+    if not _joins_taps(names):
+        return "eagle"
+    return "p-eagle" if "mask_hidden" in names else "eagle3"
+
+
+def _joins_taps(names: Collection[str]) -> bool:
+    """Whether it is of EAGLE-3's design, which norms features beside the embedding."""
+    return "layers.0.hidden_norm.weight" in names
 
 
 def plain_name(name: str) -> str:

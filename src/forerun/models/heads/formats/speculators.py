@@ -33,11 +33,17 @@ def is_speculators(said: Mapping[str, object]) -> bool:
     return "speculators_model_type" in said
 
 
-def read(said: Mapping[str, object], held: Mapping[str, Tensor], layers: int) -> Head:
-    """The head of a config and its tensors; LoadError for a kind of speculator that is not known here."""
+def kind_of(said: Mapping[str, object]) -> str:
+    """Our name of its kind; LoadError for a kind of speculator that is not known here."""
     kind = KINDS.get(str(said.get("speculators_model_type")))
     if kind is None:
         raise Fields(said).bad("speculators_model_type", ", ".join(KINDS), "this kind of speculator is not implemented")
+    return kind
+
+
+def read(said: Mapping[str, object], held: Mapping[str, Tensor], layers: int) -> Head:
+    """The head of a config and its tensors; LoadError for a kind of speculator that is not known here."""
+    kind = kind_of(said)
     inner = said.get("transformer_layer_config")
     if not isinstance(inner, Mapping):
         raise Fields(said).bad("transformer_layer_config", "an object")
