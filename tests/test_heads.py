@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import forerun
+from forerun.assemble import named
 from forerun.core.errors import LoadError, SpecError
 from forerun.models.heads.formats import own
 from forerun.native import ext
@@ -52,15 +53,35 @@ def test_the_text_is_plain_decoding_s(kind, runtime, model, tmp_path):
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES)
-def test_a_lookup_and_a_head_in_one_request(runtime, model, tmp_path):
-    path = folder_of(tmp_path, "eagle3")
+@pytest.mark.parametrize("cascade", ["first_of", "mixed"])
+@pytest.mark.parametrize("kind", ["eagle3", "p-eagle"])
+def test_a_lookup_and_a_head_in_one_request(runtime, cascade, kind, model, tmp_path):
+    path = folder_of(tmp_path, kind)
     options = {"runtime": runtime, "kv_tokens": 2048, "reuse": False}
+    asks = [{"temperature": 0.0}, {"temperature": 0.9, "seed": 7}]
     with forerun.load(model, **options) as engine:
-        want = [r.choices[0].token_ids for r in engine.generate_batch(PROMPTS, max_tokens=30)]
-    with forerun.load(model, f"first_of:of=ngram[min=3]+eagle3[path={path};law=chosen]", **options) as engine:
-        results = engine.generate_batch(PROMPTS, max_tokens=30)
-        assert [r.choices[0].token_ids for r in results] == want
-        assert engine.parts.drafter.name == "first_of(ngram, eagle3)"
+        want = [[r.choices[0].token_ids for r in engine.generate_batch(PROMPTS, max_tokens=30, **ask)] for ask in asks]
+    for law in ("chosen", "foreseen"):
+        with forerun.load(
+            model, f"{cascade}:of=ngram[min=1]+{kind}[path={path};law={law};depth=3]", **options
+        ) as engine:
+            for ask, wanted in zip(asks, want, strict=True):
+                results = engine.generate_batch(PROMPTS, max_tokens=30, **ask)
+                assert [r.choices[0].token_ids for r in results] == wanted, (law, ask)
+            assert engine.parts.drafter.name == f"{cascade}(ngram, {kind})"
+
+
+def test_a_folder_is_drafted_with_in_the_right_drafter(model, tmp_path):
+    """Options of the drafter's stand behind a colon; other forms than our own: tests/cli/test_train.py."""
+    for kind in KINDS:
+        path = folder_of(tmp_path, kind)
+        assert named(f"{path}:depth=2") == f"{kind}:path={path},depth=2"
+        with forerun.load(model, str(path), runtime="torch", kv_tokens=2048) as engine:
+            assert engine.parts.drafter.name == kind
+    assert named(str(model)) == f"model:path={model}"
+    with pytest.raises(LoadError, match="no weights of a head"):
+        named(str(tmp_path))
+    assert named("ngram:min=3") == "ngram:min=3"
 
 
 def test_int8_rows_on_disk_and_bf16_in_memory(model, tmp_path):

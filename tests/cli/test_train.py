@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import forerun
+from forerun.assemble import named
 from forerun.cli.main import main
 from forerun.testing.tiny import Tiny, write_folder
 
@@ -225,6 +226,7 @@ def test_a_head_is_shown_and_written_for_others(model, tmp_path, capsys):
             words = ["head", str(tmp_path / kind), "-m", str(model), "--export", form, "--out", str(out)]
             assert main(words) == 0
             assert json.loads(capsys.readouterr().out)["kind"] == kind
+            assert named(f"{out}:depth=2") == f"{kind}:path={out},depth=2"
             found, _ = open_head(out, fit)
             assert torch.equal(found.floats("fc.weight"), head.floats("fc.weight"))
     assert (
