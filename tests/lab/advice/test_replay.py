@@ -5,8 +5,10 @@ import pytest
 from forerun.core.draft import Tree
 from forerun.core.errors import SpecError
 from forerun.core.plan import Plan
-from forerun.lab.advice.replay import Known, Replay, agreed, can_replay, replay
+from forerun.lab.advice.replay import Known, Replay, agreed, can_replay, listened, replay
 from forerun.lab.arms import EngineArm
+from forerun.models.heads.formats import own
+from forerun.testing.heads import random_config, random_head
 
 SPECS = (
     "none",
@@ -18,7 +20,28 @@ SPECS = (
     "skip:layers=1,depth=3,width=2,nodes=5",
     "skip:layers=1,depth=4,confidence=0.1",
     "first_of:of=ngram+suffix",
+    "eagle3:path=HEAD",
+    "eagle3:path=HEAD,depth=2,width=1",
+    "eagle3:path=HEAD,law=chosen,confidence=0.2",
+    "p-eagle:path=HEAD,depth=3,width=2,nodes=5",
+    "mtp:path=HEAD,window=8,sinks=2",
+    "medusa:path=HEAD",
+    "first_of:of=ngram+eagle3[path=HEAD]",
+    "mixed:of=ngram[min=1]+medusa[path=HEAD]+eagle3[path=HEAD]",
 )
+
+
+def with_head(spec, folder):
+    """The spec with a random head of each kind that it names in the place of HEAD."""
+    for kind in ("eagle3", "p-eagle", "mtp", "medusa"):
+        sizes = {} if kind == "medusa" else {"intermediate_size": 40, "heads": 4, "kv_heads": 2, "head_dim": 8}
+        if f"{kind}:path=HEAD" in spec or f"{kind}[path=HEAD" in spec:
+            own.write(random_head(random_config(kind, 264, 32, 100, **sizes), 3), folder / kind)
+            for opener in (":", "["):
+                spec = spec.replace(f"{kind}{opener}path=HEAD", f"{kind}{opener}path={folder / kind}")
+    return spec
+
+
 ARMS = {
     "greedy": {"max_tokens": 40, "ignore_eos": True},
     "sampled": {"max_tokens": 40, "ignore_eos": True, "temperature": 0.6, "top_p": 0.9, "seed": 11},
@@ -28,7 +51,8 @@ ARMS = {
 
 @pytest.mark.parametrize("params", ARMS.values(), ids=ARMS)
 @pytest.mark.parametrize("spec", SPECS)
-def test_replay_equals_live(bench, spec, params):
+def test_replay_equals_live(bench, spec, params, tmp_path):
+    spec = with_head(spec, tmp_path)
     prompt = bench.base.words.encode("one two three one two three one two", bos=False)
     said = bench.plain().answer([prompt], params)
     arm = bench.arm(spec)
@@ -36,7 +60,9 @@ def test_replay_equals_live(bench, spec, params):
     plan = arm.engine.controller.plan(None) if spec != "none" else Plan.none()
     live = EngineArm(spec, arm.engine).answer([prompt], params, steps.append)
     known = Known(tuple(prompt), said.ids[0], params)
-    base = bench.base
+    base, taps = bench.base, arm.engine.parts.drafter.taps
+    if taps:
+        known = listened(known, bench.target, taps)
     stops = frozenset() if params.get("ignore_eos") else base.eos_ids
     found = replay(arm.engine.parts.drafter, plan, known, base.vocabulary, bench.target.spec.max_len, stops)
     assert list(found.rows) == [step.sizes[0] for step in steps[1:]]
@@ -53,7 +79,10 @@ def test_some_guesses_stand_and_some_do_not(bench):
     assert len(found.rows) < found.tokens < sum(found.rows)
 
 
-def test_what_needs_the_target_is_refused(bench):
+def test_what_needs_the_target_is_refused(bench, tmp_path):
+    head = bench.arm(with_head("eagle3:path=HEAD", tmp_path)).engine.parts.drafter
+    with pytest.raises(SpecError, match="measure it live"):
+        replay(head, Plan(2), Known((1,), (2, 3), {}), bench.base.vocabulary, 64, frozenset())
     drafter = bench.arm("skip:layers=1,law=sampled").engine.parts.drafter
     assert not can_replay(drafter)
     with pytest.raises(SpecError, match="measure it live"):

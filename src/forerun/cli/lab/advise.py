@@ -47,6 +47,8 @@ def run(args: argparse.Namespace) -> int:
     if not 1.0 <= args.seconds <= 86400.0:
         raise SpecError(f"--seconds takes a number from 1 to 86400, got {args.seconds:g}")
     drafters = common.chosen_drafters(args)
+    if not args.drafter:
+        drafters += _shipped(args.model)
     workloads = [workload(name) for name in dict.fromkeys(args.prompts or ["dialogue"])]
     names = [work.name for work in workloads]
     if len(set(names)) < len(names):  # each is told by its name, in the file too
@@ -64,3 +66,17 @@ def run(args: argparse.Namespace) -> int:
         figures = {"workloads": found, "budget_s": seconds}
         said = answers(bench, drafters, workloads, asked, found)
         return common.deliver(run, bench.provenance(), said, figures, samples)
+
+
+def _shipped(model: str) -> list[str]:
+    """Drafters of the heads that come with forerun for this model, alone and beside a lookup."""
+    from forerun import heads
+    from forerun.lab.shapes import is_random
+    from forerun.weights.folder import open_checkpoint
+    from forerun.weights.pull import resolve
+
+    if is_random(model) or not heads.shipped():
+        return []
+    mark = open_checkpoint(resolve(model)).fingerprint
+    kinds = [kind for kind, target in heads.shipped() if target == mark]
+    return [*kinds, *(f"mixed:of=ngram+{kind}" for kind in kinds if kind in ("eagle3", "p-eagle"))]

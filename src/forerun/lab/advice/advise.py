@@ -19,7 +19,7 @@ from forerun.core.errors import SpecError
 from forerun.core.options import Spec
 from forerun.lab.advice.grid import Candidate, candidates
 from forerun.lab.advice.recommend import recommend
-from forerun.lab.advice.replay import Known, can_replay
+from forerun.lab.advice.replay import Known, can_replay, listened
 from forerun.lab.advice.replay import replay as replayed
 from forerun.lab.arms import Arm
 from forerun.lab.bench import AGAIN, PLAIN, Bench
@@ -71,6 +71,7 @@ class Advisor:
         self._room = bench.target.spec.max_len - int(asked.params["max_tokens"])
         self._cases, self._left_out = self._fitting()
         self.spent: dict[str, float] = {}
+        self._listened: dict[tuple[int, ...], dict[tuple[int, ...], Known]] = {}
 
     def advise(self, drafters: Sequence[str]) -> tuple[dict[str, Any], Samples]:
         """The figures of this workload, and the live samples behind them."""
@@ -203,7 +204,7 @@ class Advisor:
         for candidate in grid:
             drafter = self._bench.arm(candidate.spec).engine.parts.drafter
             if can_replay(drafter):
-                runs_model = hasattr(drafter, "target")
+                runs_model = hasattr(drafter, "target") or bool(drafter.taps)
                 (models.setdefault(id(drafter), []) if runs_model else lookups).append(candidate)
         groups = [sorted(group, key=lambda c: (c.plan.depth, c.plan.width)) for group in models.values()]
         return lookups, groups
@@ -218,7 +219,7 @@ class Advisor:
 
         def ask() -> dict[str, Any]:
             pairs, tokens, steps, draft_s, rows = [], 0, 0, 0.0, 0
-            for answer in known:
+            for answer in self._heard(known, drafter.taps):
                 stops = frozenset() if answer.params.get("ignore_eos") else base.eos_ids
                 found = replayed(drafter, candidate.plan, answer, base.vocabulary, target.spec.max_len, stops)
                 if found.tokens:
@@ -238,6 +239,17 @@ class Advisor:
         which = digest([(*answer.prompt, *answer.answer) for answer in known])  # a run that goes on may know more
         found: dict[str, Any] = self._run.unit(f"{self._work.name}/replay/{candidate.spec}/{which}", ask)
         return found
+
+    def _heard(self, known: Sequence[Known], taps: tuple[int, ...]) -> list[Known]:
+        """These answers with the hidden states that a drafter taps, captured once."""
+        if not taps:
+            return list(known)
+        heard = self._listened.setdefault(taps, {})
+        for answer in known:
+            key = (*answer.prompt, *answer.answer)
+            if key not in heard:
+                heard[key] = listened(answer, self._bench.target, taps)
+        return [heard[*answer.prompt, *answer.answer] for answer in known]
 
     def _live(self, specs: Sequence[str]) -> Samples:
         """Finalists beside plain decoding, prompt by prompt: at least FEWEST of them, then as long as there is time."""

@@ -3,28 +3,32 @@
 Plain decoding writes the answer once. A drafter whose drafts are judged by matching (`chosen`, `foreseen`) is then led
 along it: at each step it guesses, and the guesses that the text agrees with are those that the target would have
 accepted, for the text is the target's whatever is drafted. So every drafter and shape can be tried on one answer for
-the price of drafting alone; with the cost of a forward by rows that gives the time it would have taken.
+the price of drafting alone; with the cost of a forward by rows that gives the time it would have taken. Heads read the
+target's hidden states: those of the answer are captured once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from forerun.core.draft import Draft, Tree, Verdict
-from forerun.core.errors import SpecError
+from forerun.core.errors import CapacityError, SpecError
 from forerun.core.noise import SeededNoise
 from forerun.core.params import SamplingParams
 from forerun.core.plan import Plan
-from forerun.core.protocols import Drafter, Remembers
+from forerun.core.protocols import Drafter, Remembers, Target
 from forerun.core.rows import Rows
 from forerun.core.seq import Seq, Token
 from forerun.core.vocabulary import Vocabulary
 from forerun.core.work import Item
+
+_CHUNK = 512  # tokens that are read at a time
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,18 +54,40 @@ class Known:
     answer: tuple[int, ...]
     params: Mapping[str, Any]
     """Fields of SamplingParams, with the seed it was drawn with."""
+    hidden: Tensor | None = None
+    """The target's hidden states [prompt + answer - 1, taps * E] of the layers that a drafter taps."""
 
 
 def can_replay(drafter: Drafter) -> bool:
-    """Whether the drafts of this drafter are judged by the text alone, and need nothing of the target but the text."""
-    return not drafter.taps and drafter.laws <= {"chosen", "foreseen"}
+    """Whether the drafts of this drafter are judged by the text alone."""
+    return drafter.laws <= {"chosen", "foreseen"}
+
+
+def listened(known: Known, target: Target, taps: tuple[int, ...]) -> Known:
+    """The answer with the hidden states of these layers: the target reads it once more, as a prompt."""
+    tokens = (*known.prompt, *known.answer)
+    seq, parts = Seq(0, tokens, SamplingParams(), target.spec.max_len), []
+    target.tap(taps)
+    held = target.begin(seq)
+    try:
+        while held < len(tokens) - 1:
+            count = min(_CHUNK, len(tokens) - 1 - held)
+            if not target.reserve(seq, count):
+                raise CapacityError(f"an answer of {len(tokens)} tokens does not fit the memory: give --kv-tokens")
+            hidden = target.score([Item(seq, held, held + count)]).hidden
+            assert hidden is not None
+            parts.append(hidden.clone())
+            held += count
+    finally:
+        target.release(seq)
+    return replace(known, hidden=torch.cat(parts))
 
 
 def replay(
     drafter: Drafter, plan: Plan, known: Known, vocabulary: Vocabulary, max_len: int, stops: frozenset[int]
 ) -> Replay:
     """Lead `drafter` along a known answer; SpecError for a drafter that `can_replay` says no of."""
-    if not can_replay(drafter):
+    if not can_replay(drafter) or (drafter.taps and known.hidden is None):
         raise SpecError(f"the drafts of {drafter.name!r} cannot be judged by the text alone: measure it live")
     if isinstance(drafter, Remembers):
         drafter.forget()
@@ -69,7 +95,7 @@ def replay(
     noise = SeededNoise([seq.seed], vocabulary.race)
     drafter.begin(seq)
     rows: list[int] = []
-    draft_s, first = 0.0, 0
+    draft_s, first, held = 0.0, 0, 0
     try:
         while not seq.finished and len(seq.output) < len(known.answer):
             start = perf_counter()
@@ -78,9 +104,13 @@ def replay(
             spent = perf_counter() - start
             ahead = known.answer[len(seq.output) :]
             path = agreed(tree, ahead[:-1])
+            told = _rows(seq, held, tree, path, known.hidden if drafter.taps else None)
             start = perf_counter()
-            drafter.accept([seq], draft, _blank(seq, tree), Verdict((path,), (ahead[len(path)],)))
+            if drafter.taps and len(seq) - 1 > held:
+                drafter.read(told)
+            drafter.accept([seq], draft, told, Verdict((path,), (ahead[len(path)],)))
             spent += perf_counter() - start
+            held = len(seq) + len(path)
             if first:
                 rows.append(len(tree))
                 draft_s += spent
@@ -104,6 +134,12 @@ def agreed(tree: Tree, text: Sequence[int]) -> tuple[int, ...]:
     return tuple(path)
 
 
-def _blank(seq: Seq, tree: Tree) -> Rows:
-    """Rows of a forward that nobody made: drafters without taps look at none."""
-    return Rows([Item(seq, len(seq) - 1, len(seq) - 1, tree)], torch.empty(len(tree), 0), 0)
+def _rows(seq: Seq, held: int, tree: Tree, path: Sequence[int], hidden: Tensor | None) -> Rows:
+    """Rows of a forward that nobody made: no logits, and where a drafter taps the target the hidden states of what is
+    known to stand. Those of other guesses are zeros, for nothing looks at them."""
+    item = Item(seq, held, len(seq) - 1, tree)
+    if hidden is None:
+        return Rows([item], torch.empty(len(tree), 0), 0)
+    guessed = hidden.new_zeros(len(tree), hidden.shape[1])
+    guessed[[0, *path]] = hidden[len(seq) - 1 : len(seq) + len(path)]
+    return Rows([item], torch.empty(len(tree), 0), 0, torch.cat([hidden[held : len(seq) - 1], guessed]))
