@@ -134,3 +134,23 @@ def test_a_static_tree_has_its_shape(kind, law):
     if law in ("chosen", "distinct", "foreseen"):
         assert paths == {path for path in shape.paths if len(path) <= most}
     assert len(made._slots.pool._tables) == 1 if kind != "medusa" else True
+
+
+@pytest.mark.parametrize("depth", [1, 2, 4])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_draft_takes_a_forward_a_level_and_no_more(kind, depth, monkeypatch):
+    """The price of a draft is part of its contract: one forward in all where heads see all depths at once."""
+    made = drafter(kind, law="chosen")
+    target = ToyTarget(toy_law(), VOCAB, layers=2)
+    target.tap(made.taps)
+    seqs = [Seq(i, [3, 1, 2 + i], SamplingParams(), 64) for i in range(2)]
+    for seq in seqs:
+        target.begin(seq)
+        made.begin(seq)
+        target.reserve(seq, 40)
+    made.read(target.score([Item(seq, 0, 2) for seq in seqs]))
+    forward, calls = made._runner.forward, []
+    monkeypatch.setattr(made._runner, "forward", lambda *args, **options: calls.append(1) or forward(*args, **options))
+    draft = made.draft(seqs, Plan(depth, nodes=9, width=2), SeededNoise([3, 4]))
+    assert [tree.depth for tree in draft.trees] == [min(depth, 3 if kind == "medusa" else 9)] * 2
+    assert len(calls) == (1 if kind in ("p-eagle", "medusa") else depth)

@@ -137,7 +137,6 @@ class RecurrentDrafter:
                     tokens += tree.tokens[item.seen :]
                     features += [states[item.seq][tree.parents[node]] for node in range(item.seen, len(tree))]
             done = self._runner.forward(parts, tokens, torch.stack(features), own=not first)
-            done = self._runner.forward(parts, tokens, torch.stack(features), own=not first)
             rows = WordRows(
                 items, done.logits, self._runner.head.words, self._vocab, done.best, self._runner.vocabulary
             )
