@@ -38,7 +38,7 @@ def test_prompts_of_a_suite_differ_in_length(name):
     assert max(lengths) > 1.25 * min(lengths)
 
 
-@pytest.mark.parametrize("name", ["code", "dialogue", "writing", "russian"])
+@pytest.mark.parametrize("name", ["code", "dialogue", "writing", "russian", "french"])
 def test_some_prompts_have_two_turns(name):
     assert sum(len(prompt.turns) == 2 for prompt in suite(name)) >= 3
 
@@ -63,6 +63,12 @@ def test_russian_is_in_cyrillic_and_what_shall_be_translated_in_its_own_letters(
         text = prompt.text.partition("\n\n")[2]
         assert bool(re.search(r"[а-яё]", text)) == prompt.category.startswith("ru"), prompt.id
         assert bool(re.search(r"[a-z]", text)) != prompt.category.startswith("ru"), prompt.id
+
+
+def test_french_is_in_its_own_letters():
+    text = " ".join(turn for prompt in suite("french") for turn in prompt.turns)
+    assert set("éèàê") <= set(text)
+    assert not re.search(r"\b(the|and|what|why)\b", text)
 
 
 def test_every_problem_has_its_answer():

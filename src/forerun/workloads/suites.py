@@ -8,9 +8,10 @@
     edit          code or a file to be given back whole with a small change
     writing       stories, letters and descriptions
     russian       dialogue in Russian
+    french        dialogue in French
 
 All is written for this package and free to use under its licence; nothing is taken from a public set, so a model cannot
-know the answers from there. Some prompts of code, dialogue, writing and russian have two turns.
+know the answers from there. Some prompts of code, dialogue, writing, russian and french have two turns.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from forerun.core.errors import unknown
 from forerun.workloads.files import from_jsonl
 from forerun.workloads.prompts import Prompt
 
-SUITES = ("code", "arithmetic", "dialogue", "summary", "translation", "edit", "writing", "russian")
+SUITES = ("code", "arithmetic", "dialogue", "summary", "translation", "edit", "writing", "russian", "french")
 
 
 def suite(name: str) -> tuple[Prompt, ...]:
