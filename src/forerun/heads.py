@@ -14,7 +14,7 @@ from forerun.drafters.recurrent import HeadOptions
 from forerun.models.heads.head import Head
 from forerun.models.heads.opening import Fit, open_head
 from forerun.targets.paged import PagedTarget
-from forerun.weights.pull import resolve_head
+from forerun.weights.pull import resolve, resolve_head
 from forerun.weights.safetensors import read_json
 
 _KV_TOKENS = 8192
@@ -92,3 +92,14 @@ def shipped() -> dict[tuple[str, str], Path]:
         said = read_json(path)
         found[said["config"]["kind"], said["fingerprint"]] = path.parent
     return found
+
+
+def shipped_for(model: str) -> list[str]:
+    """Kinds of the heads that come with forerun for `model`, a name or path as everywhere."""
+    from forerun.weights.folder import open_checkpoint  # a warm start of a model does without
+
+    found = shipped()
+    if not found:
+        return []
+    mark = open_checkpoint(resolve(model)).fingerprint
+    return [kind for kind, target in found if target == mark]

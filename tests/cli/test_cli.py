@@ -303,6 +303,15 @@ def test_demo_compares_both_ways_and_ends_with_json(capsys, model, tmp_path):
     assert found["identical"] is True
     assert found["tokens"] == 24
     assert "same text" in out
+    assert "edit-rename" in out
+    assert "code-" in out, "prompts of several suites, in turn"
+
+
+def test_the_demo_takes_the_best_that_there_is():
+    from forerun.cli.demo import best_for
+
+    assert best_for([]) == "ngram"
+    assert best_for(["medusa", "eagle3", "p-eagle"]) == "mixed:of=ngram+eagle3"
 
 
 def test_chat_answers_line_by_line(model):

@@ -31,8 +31,12 @@ class Outcome:
 
     def speedups(self) -> list[float]:
         """Plain time over speculative time after the first step of each prompt, where both took more than that."""
+        return [speed for speed in self.by_prompt() if speed]
+
+    def by_prompt(self) -> list[float | None]:
+        """The same for every prompt, None where either took no more than a step."""
         times = [(decode_ms(a), decode_ms(b)) for a, b in zip(self.plain, self.drafted, strict=True)]
-        return [plain / drafted for plain, drafted in times if plain and drafted]
+        return [plain / drafted if plain and drafted else None for plain, drafted in times]
 
     def summary(self) -> dict[str, object]:
         """The figures as one object."""

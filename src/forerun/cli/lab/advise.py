@@ -72,11 +72,6 @@ def _shipped(model: str) -> list[str]:
     """Drafters of the heads that come with forerun for this model, alone and beside a lookup."""
     from forerun import heads
     from forerun.lab.shapes import is_random
-    from forerun.weights.folder import open_checkpoint
-    from forerun.weights.pull import resolve
 
-    if is_random(model) or not heads.shipped():
-        return []
-    mark = open_checkpoint(resolve(model)).fingerprint
-    kinds = [kind for kind, target in heads.shipped() if target == mark]
+    kinds = [] if is_random(model) else heads.shipped_for(model)
     return [*kinds, *(f"mixed:of=ngram+{kind}" for kind in kinds if kind in ("eagle3", "p-eagle"))]
