@@ -140,7 +140,7 @@ def test_a_static_tree_has_its_shape(kind, law):
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_draft_takes_a_forward_a_level_and_no_more(kind, depth, monkeypatch):
     """The price of a draft is part of its contract: one forward in all where heads see all depths at once."""
-    made = drafter(kind, law="chosen")
+    made = drafter(kind, law="chosen", min_prob=0.0)
     target = ToyTarget(toy_law(), VOCAB, layers=2)
     target.tap(made.taps)
     seqs = [Seq(i, [3, 1, 2 + i], SamplingParams(), 64) for i in range(2)]
@@ -154,3 +154,26 @@ def test_a_draft_takes_a_forward_a_level_and_no_more(kind, depth, monkeypatch):
     draft = made.draft(seqs, Plan(depth, nodes=9, width=2), SeededNoise([3, 4]))
     assert [tree.depth for tree in draft.trees] == [min(depth, 3 if kind == "medusa" else 9)] * 2
     assert len(calls) == (1 if kind in ("p-eagle", "medusa") else depth)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_unlikely_guesses_are_left_out(kind):
+    """By the head's own account: those that stay are those of the whole tree that are likely enough."""
+    found = {}
+    for least in (0.0, 0.1):
+        made = drafter(kind, law="chosen", min_prob=least)
+        target = ToyTarget(toy_law(), VOCAB, layers=2)
+        target.tap(made.taps)
+        seq = Seq(0, [3, 1, 2], SamplingParams(), 64)
+        target.begin(seq)
+        made.begin(seq)
+        target.reserve(seq, 40)
+        made.read(target.score([Item(seq, 0, 2)]))
+        (found[least],) = made.draft([seq], Plan(2, nodes=12, width=3, signals=True), SeededNoise([3])).trees
+    whole, few = found[0.0], found[0.1]
+    chances = {0: 1.0}
+    for node in range(1, len(whole)):
+        chances[node] = chances[whole.parents[node]] * whole.signals[node].confidence
+    likely = {tuple(whole.tokens[n] for n in whole.path(node)) for node in chances if node and chances[node] >= 0.1}
+    assert {tuple(few.tokens[n] for n in few.path(node)) for node in range(1, len(few))} == likely
+    assert 0 < len(likely) < whole.drafted

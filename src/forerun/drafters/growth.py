@@ -28,11 +28,21 @@ from forerun.trees.shape import Shape
 class Growth:
     """A tree under `seq.last`, `b` being the sequence's place in the batch that the noise knows.
 
+    Of trees that are not drawn, guesses whose path is less likely than `least` are left out: their rows cost more than
+    they are worth. What is foreseen counts as sure, for no probability says whether the target's row is alike.
     Two numberings meet here: nodes (all that were drawn or considered) and fed nodes (those the model has read).
     """
 
     def __init__(
-        self, seq: Seq, b: int, depth: int, width: int, plan: Plan, law: Law, shape: Shape | None = None
+        self,
+        seq: Seq,
+        b: int,
+        depth: int,
+        width: int,
+        plan: Plan,
+        law: Law,
+        shape: Shape | None = None,
+        least: float = 0.0,
     ) -> None:
         self.seq = seq
         self.law: Law = "chosen" if seq.params.greedy else law
@@ -44,6 +54,7 @@ class Growth:
         self._width = width
         self._limit = plan.nodes
         self._confidence = plan.confidence
+        self._least = 0.0 if self._drawn or shape is not None else least
         self._levels = min(depth, plan.nodes) if shape is None else min(depth, shape.depth)
         self._tokens = [seq.last]
         self._parents = [-1]
@@ -105,7 +116,7 @@ class Growth:
         if self.law == "foreseen":
             foreseen = self._foresee(rows, i, node, noise)
         width = self._room(node)
-        if foreseen < 0 and width == 1 and not self._confidence:
+        if foreseen < 0 and width == 1 and not self._confidence and not self._least:
             self._add(rows.argmax(i, fed), node, 0.0)
             return
         wanted = width - (foreseen >= 0)
@@ -180,6 +191,7 @@ class Growth:
         nodes = list(range(len(self._tokens)))
         if not self._drawn:
             nodes = sorted(sorted(nodes, key=self._rank)[: self._limit + 1])
+            nodes = [node for node in nodes if exp(self._scores[node]) >= self._least]
         new = {node: place for place, node in enumerate(nodes)}
         parents = (-1, *(new[self._parents[node]] for node in nodes[1:]))
         law = self.law if len(nodes) > 1 else "chosen"

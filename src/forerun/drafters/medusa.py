@@ -73,7 +73,8 @@ class MedusaDrafter:
         for b, seq in enumerate(seqs):
             depth, state = min(plan.depth, seq.room, self.config.count), self._latest.get(seq)
             if depth > 0 and plan.nodes and state is not None:
-                growths.append(Growth(seq, b, depth, plan.width, plan, self.options.law, self._shape))
+                options = self.options
+                growths.append(Growth(seq, b, depth, plan.width, plan, options.law, self._shape, options.min_prob))
                 states.append(state)
         if growths:
             marginals = self._runner.forward(torch.stack(states))

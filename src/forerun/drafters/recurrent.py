@@ -20,7 +20,7 @@ from forerun.core.plan import Plan
 from forerun.core.rows import Rows
 from forerun.core.seq import Seq
 from forerun.drafters.growth import Growth
-from forerun.drafters.ranges import whole
+from forerun.drafters.ranges import number, whole
 from forerun.drafters.slots import Slots
 from forerun.drafters.word_rows import WordRows
 from forerun.models.heads.config import RecurrentConfig
@@ -43,6 +43,9 @@ class HeadOptions:
     """Of the head's matrices on the native runtime: int8, bf16 or f32; what it guesses is checked all the same."""
     tree: str = ""
     """A static tree in the place of the growing one: eagle-25, medusa-63, chain-4, or a .json file of rank paths."""
+    min_prob: float = 0.03
+    """Guesses whose path is less likely than this, by the head's own account, are left out of a growing tree: a row of
+    the target's forward costs about that much of a token."""
     window: int = 0
     """Latest tokens that the head looks back on, for texts longer than it was trained on; 0 is all of them."""
     sinks: int = 4
@@ -55,6 +58,7 @@ class HeadOptions:
             raise unknown("law", self.law, ALL_LAWS)
         if self.format not in ("int8", "bf16", "f32"):
             raise unknown("format", self.format, ("int8", "bf16", "f32"))
+        number(self, "min_prob", 0.0, 0.99)
         whole(self, "chunk", 1, 1 << 20)
         whole(self, "window", 0, 1 << 20)
         whole(self, "sinks", 0, 1 << 10)
@@ -113,7 +117,7 @@ class RecurrentDrafter:
         depth = min(plan.depth, seq.room)
         if depth <= 0 or plan.nodes == 0 or seq not in self._slots:
             return None
-        growth = Growth(seq, b, depth, plan.width, plan, self.options.law, self._shape)
+        growth = Growth(seq, b, depth, plan.width, plan, self.options.law, self._shape, self.options.min_prob)
         return growth if self._slots.room(seq, growth.feeds) else None
 
     def _grow(self, growths: Sequence[Growth], noise: Noise) -> None:
