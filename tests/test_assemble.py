@@ -13,7 +13,10 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import forerun
+from forerun.assemble import split_plan
 from forerun.core.errors import CapacityError, LoadError, LossyError, SpecError
+from forerun.core.options import Spec
+from forerun.core.plan import Plan
 from forerun.native import ext
 from forerun.testing.tiny import REAL, SPECIALS, Tiny, write_folder, write_gguf
 
@@ -199,6 +202,17 @@ BAD = {
     "a batch of none": ({"max_batch": 0}, SpecError, "max_batch"),
     "a context that the other runtime has not": ({"max_len": 100000, "runtime": "hf"}, SpecError, "max_len"),
     "memory for less than a context": ({"kv_tokens": 32, "max_len": 64, "runtime": "hf"}, CapacityError, "max_len 64"),
+    "a cascade's part with its own batch limit": (
+        {"drafter": "first_of:of=prediction+ngram[up_to=2]"},
+        SpecError,
+        "up_to",
+    ),
+    "a tree wider than its plan": ({"drafter": "eagle3:path=x,tree=eagle-25,width=1"}, SpecError, "4 children"),
+    "a tree in a cascade of chains": (
+        {"drafter": "first_of:of=ngram+eagle3[tree=eagle-25],width=1"},
+        SpecError,
+        "4 children",
+    ),
     "a cascade of one": ({"drafter": "first_of:of=ngram"}, SpecError, "first_of"),
     "a cascade with a stranger": ({"drafter": "first_of:of=ngram+gram"}, SpecError, "gram"),
     "too many skipped layers": ({"drafter": "skip:layers=2"}, SpecError, "layers"),
@@ -408,3 +422,11 @@ def test_several_engines_stand_on_one_model_in_turn(models):
     shared = engine_over(base, "skip:layers=1,depth=1", engines[2].parts.drafter)
     assert shared.parts.drafter is engines[2].parts.drafter
     assert shared.generate(prompt, max_tokens=12).token_ids == alone
+
+
+def test_a_cascade_is_as_wide_as_its_parts():
+    """Of lookups it makes chains, which every verifier and runtime takes."""
+    assert split_plan(Spec.parse("first_of:of=prediction+ngram"))[0] == Plan(8, 256, 1)
+    assert split_plan(Spec.parse("first_of:of=ngram+eagle3"))[0] == Plan(8, 256, 4)
+    assert split_plan(Spec.parse("mixed:of=ngram+eagle3"))[0] == Plan(11, 11, 4)
+    assert split_plan(Spec.parse("mixed:of=ngram+eagle3,width=2,nodes=7"))[0] == Plan(11, 7, 2)

@@ -18,8 +18,8 @@ import torch
 from forerun.control.fixed import Fixed
 from forerun.core.clock import NO_CLOCK, Clock, PhaseClock
 from forerun.core.errors import LossyError, SpecError, unknown
-from forerun.core.options import Spec, build, documented
-from forerun.core.plan import Plan
+from forerun.core.options import Spec, build, coerce, documented
+from forerun.core.plan import MAX_NODES, Plan
 from forerun.core.protocols import Drafter, Target, Verifier
 from forerun.core.vocabulary import PLAIN, Vocabulary
 from forerun.drafters.names import CASCADES, DRAFTERS, HEADS, Entry, drafter_entry
@@ -211,10 +211,29 @@ def split_plan(spec: Spec) -> tuple[Plan, int | None, dict[str, object]]:
     if tree := spec.values.get("tree"):
         shape = shape_of(str(tree))
         wanted |= {"depth": shape.depth, "nodes": len(shape), "width": max(1, shape.width)}
+    if spec.name in CASCADES:
+        wanted |= _widest(spec, wanted)
     given = {**wanted, **{key: value for key, value in spec.values.items() if key in shared}}
     limit = build(UpTo, {key: given.pop(key) for key in ("up_to",) if key in given}, spec.name)
     own_values = {key: value for key, value in spec.values.items() if key not in shared}
-    return build(Plan, given, spec.name), limit.up_to, own_values
+    plan = build(Plan, given, spec.name)
+    if tree and plan.width < shape.width:
+        raise SpecError(f"the tree {tree} has nodes with {shape.width} children, width={plan.width} allows fewer")
+    return plan, limit.up_to, own_values
+
+
+def _widest(spec: Spec, wanted: Mapping[str, object]) -> dict[str, object]:
+    """The widest of a cascade's parts, and the most nodes unless the cascade has its own: what it is if nobody says.
+
+    SpecError for a static tree among them that is wider than the cascade is told to be.
+    """
+    parts = [(part, split_plan(part)[0]) for part in _parts(spec.name, str(spec.values.get("of", "")))]
+    told = coerce(spec.values.get("width", MAX_NODES), int, f"{spec.name} width")
+    for part, plan in parts:
+        if "tree" in part.values and plan.width > told:
+            raise SpecError(f"{part.name} has a tree with nodes of {plan.width} children, width={told} allows fewer")
+    plans = [plan for _, plan in parts]
+    return {"width": max(plan.width for plan in plans), "nodes": max(plan.nodes for plan in plans), **wanted}
 
 
 def entry_plan(entry: Entry) -> dict[str, object]:
@@ -269,17 +288,25 @@ def cascade(
 ) -> tuple[list[Drafter], list[Plan]]:
     """The drafters of a cascade `a+b[key=value;key=value]` and how far each goes at most: its defaults but for what
     stands in brackets."""
+    parts = _parts(name, of)
+    split = [split_plan(part) for part in parts]
+    if odd := [part.name for part, (_, up_to, _) in zip(parts, split, strict=True) if up_to is not None]:
+        raise SpecError(f"up_to is of the whole {name}, not of {odd[0]} in it: give it outside the brackets")
+    drafters = [
+        make_drafter(part.name, own, target, words, config) for part, (*_, own) in zip(parts, split, strict=True)
+    ]
+    return drafters, [plan for plan, *_ in split]
+
+
+def _parts(name: str, of: str) -> list[Spec]:
+    """The drafters of a cascade."""
     parts = [_part(text) for text in of.split("+")] if of else []
     if len(parts) < 2:
         raise SpecError(f"{name} takes the drafters in order, as {name}:of=prediction+ngram[min=3], got of={of!r}")
     for part in parts:
         if part.name not in DRAFTERS or part.name in CASCADES:
             raise unknown(f"drafter in {name}", part.name, set(DRAFTERS) - {*CASCADES})
-    split = [split_plan(part) for part in parts]
-    drafters = [
-        make_drafter(part.name, own, target, words, config) for part, (*_, own) in zip(parts, split, strict=True)
-    ]
-    return drafters, [plan for plan, *_ in split]
+    return parts
 
 
 def _part(text: str) -> Spec:

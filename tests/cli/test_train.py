@@ -172,9 +172,13 @@ def test_a_killed_training_goes_on(model, corpus, data, tmp_path, capsys, monkey
 @pytest.mark.parametrize(
     ("words", "match"),
     [
-        (["--draft-vocab", "9999"], "from 1 to the target's 264 words"),
+        (["--draft-vocab", "9999", "--corpus", "FRESH"], "from 1 to the target's 264 words"),
         (["--taps", "2,9", "--corpus", "FRESH"], "tap 9 is past the last layer"),
-        (["--loss", "mse"], "unknown loss"),
+        (["--loss", "mse", "--corpus", "FRESH"], "unknown loss"),
+        (["--layers", "0", "--corpus", "FRESH"], "layers must be at least 1, got 0"),
+        (["--unroll", "-1", "--corpus", "FRESH"], "steps must be at least 1, got -1"),
+        (["--also", "/nowhere", "--corpus", "FRESH"], "nowhere"),
+        (["--device", "gpu", "--corpus", "FRESH"], "device 'gpu' is not available"),
         (["--steps", "0"], "steps must be at least 1, got 0"),
         (["--minutes", "-3"], "minutes must be at least 0.1, got -3"),
         (["--minutes", "nan"], "minutes must be at least 0.1, got nan"),
@@ -235,3 +239,69 @@ def test_a_head_is_shown_and_written_for_others(model, tmp_path, capsys):
     assert "this is mtp" in capsys.readouterr().err
     assert main(["head", str(tmp_path / "mtp"), "-m", str(model), "--out", str(tmp_path / "x")]) == 1
     assert "go together" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("kind", "words", "match"),
+    [
+        ("eagle", ["--draft-vocab", "50"], "eagle has no draft vocab to choose"),
+        ("draft", ["--unroll", "3"], "draft has no steps to choose"),
+        ("draft", ["--layers", "7"], "from 2 to 2 of the target's 3 layers"),
+        ("medusa2", ["--layers", "2"], "medusa2 has no layers to choose"),
+    ],
+)
+def test_an_option_that_a_kind_does_not_heed_is_refused_before_there_is_data(
+    kind, words, match, model, tmp_path, capsys
+):
+    base = ["train", kind, "-m", str(model), "--out", str(tmp_path / "o"), "--steps", "1", *SMALL]
+    assert main([*base, *words]) == 1
+    assert match in capsys.readouterr().err
+    assert not (tmp_path / "o" / "corpus" / "shard-00000.safetensors").exists()
+
+
+def test_heads_that_do_not_go_together_are_refused_by_what_is_odd(model, corpus, data, tmp_path, capsys):
+    """From each kind to each other: what has a place goes over, or a sentence says why nothing can."""
+    from forerun.models.heads.formats import own
+    from forerun.testing.heads import random_config, random_head
+
+    sizes = {"intermediate_size": 48, "heads": 4, "kv_heads": 2, "head_dim": 8}
+    common = ["-m", str(model), "--corpus", str(corpus), "--tokens", "900", *SMALL, *data, "--steps", "1"]
+    for begun in ("eagle", "eagle3", "p-eagle", "mtp", "medusa"):
+        head = random_head(
+            random_config(begun, 264, 32, None if begun == "eagle" else 100, **({} if begun == "medusa" else sizes)), 1
+        )
+        own.write(head, tmp_path / begun)
+        for kind in ("eagle", "eagle3", "p-eagle", "mtp", "medusa"):
+            out = tmp_path / f"{begun}-{kind}"
+            words = ["train", kind, *common, "--from", str(tmp_path / begun), "--measures", "1", "--out", str(out)]
+            status, said = main(words), capsys.readouterr()
+            assert status == 0 or "has a place" in said.err, (begun, kind, said.err[-300:])
+    other = random_head(random_config("eagle3", 264, 32, 100, **sizes, taps=(0, 2, 3)), 1)
+    own.write(other, tmp_path / "taps")
+    words = ["train", "eagle3", *common, "--from", str(tmp_path / "taps"), "--out", str(tmp_path / "no")]
+    assert main(words) == 1
+    assert "reads layers (0, 2, 3), the corpus has (0, 1, 2)" in capsys.readouterr().err
+
+
+def test_a_killed_run_by_minutes_goes_on_with_the_same_data(model, data, tmp_path, capsys, monkeypatch):
+    """More data would mean other draft words, and so other rows in what was half learnt."""
+    from forerun.train import trainer
+    from forerun.train.corpus import Corpus
+
+    monkeypatch.setattr(trainer, "KEPT_EACH_S", 0.0)
+    step, calls = trainer._step, []
+
+    def killed(*args):
+        calls.append(1)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return step(*args)
+
+    words = ["train", "eagle3", "-m", str(model), "--out", str(tmp_path / "o"), "--minutes", "0.1", *SMALL, *data]
+    words += ["--steps", "5", "--measures", "1", "--batch", "256", "--draft-vocab", "100"]
+    monkeypatch.setattr(trainer, "_step", killed)
+    assert main(words) != 0
+    before = Corpus(tmp_path / "o" / "corpus").learnt
+    monkeypatch.setattr(trainer, "_step", step)
+    assert main(words) == 0
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["corpus"]["learnt"] == before

@@ -88,8 +88,10 @@ def test_several_lookups_of_which_the_best_is_heard():
         (Tree((9, 1, 2), (-1, 0, 0)), (1, 3), 8, Tree((9, 1, 2, 3), (-1, 0, 0, 1))),
         (Tree.chain(9, (1, 2, 3)), (1, 2), 8, Tree.chain(9, (1, 2, 3))),
         (Tree.chain(9, (1, 2, 3)), (), 8, Tree.chain(9, (1, 2, 3))),
-        # Room for four: half of them at most for the branch, the tree's last go.
-        (Tree((9, 1, 2, 3), (-1, 0, 0, 1)), (7, 8, 9), 4, Tree((9, 1, 2, 7, 8), (-1, 0, 0, 0, 3))),
+        # Room for four: half of them at most for the branch; second children go before the first's first child.
+        (Tree((9, 1, 2, 3), (-1, 0, 0, 1)), (7, 8, 9), 4, Tree((9, 1, 3, 7, 8), (-1, 0, 1, 0, 3))),
+        # A model that says nothing takes no room.
+        (Tree.root(9), (1, 2, 3, 4), 4, Tree.chain(9, (1, 2, 3, 4))),
         # Where a node has all the children that it may, its last makes room, with all below it.
         (Tree((9, 1, 2, 3, 4), (-1, 0, 0, 2, 1)), (7, 8), 8, Tree((9, 1, 4, 7, 8), (-1, 0, 1, 0, 3))),
         # What the branch grows from stays, however late it stands.
@@ -125,5 +127,29 @@ def test_the_plan_holds_for_both_together_and_each_has_its_own():
 def test_what_is_refused():
     with pytest.raises(SpecError, match="a lookup and a model"):
         Mixed([NgramDrafter()])
+    own = ToyTarget(table_law(12, seed=5, order=1), 12)
+    with pytest.raises(SpecError, match="name it last"):
+        Mixed([ModelDrafter(own, ModelOptions()), NgramDrafter()])
     with pytest.raises(SpecError, match="margin"):
         MixedOptions(margin=-1.0)
+
+
+def test_with_no_margin_the_model_still_speaks_where_no_lookup_does():
+    model = ScriptedDrafter(lambda seq: [1, 2], "model")
+    mixed = Mixed([ScriptedDrafter(lambda seq: [], "lookup"), model], options=MixedOptions(margin=0.0))
+    (seq,) = opened(mixed)
+    assert mixed.draft([seq], Plan(8, 8, 4), SeededNoise([0])).trees[0].tokens == (9, 1, 2)
+
+
+def test_a_model_that_says_nothing_is_asked_less_and_less():
+    """Its silence counts, so a lookup that is right goes alone in the end."""
+    lookup = ScriptedDrafter(lambda seq: [1], "lookup")
+    model = ScriptedDrafter(lambda seq: [], "model")
+    mixed = Mixed([lookup, model])
+    (seq,) = opened(mixed)
+    for _ in range(8):
+        draft = mixed.draft([seq], Plan(8, 8, 4), SeededNoise([0]))
+        mixed.accept([seq], draft, NO_ROWS, Verdict(((1,),), (0,)))
+    asked = model.calls
+    mixed.draft([seq], Plan(8, 8, 4), SeededNoise([0]))
+    assert model.calls == asked < 8

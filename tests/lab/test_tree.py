@@ -8,7 +8,7 @@ import pytest
 
 from forerun.core.draft import Tree
 from forerun.core.errors import SpecError
-from forerun.lab.tree import Tally, with_tree
+from forerun.lab.tree import Tally, _levels, with_tree
 from forerun.lab.tree_view import view
 from forerun.lab.views import spoken
 
@@ -66,3 +66,10 @@ def test_plain_decoding_may_be_best():
         "best": {"nodes": 0, "depth": 0}, "workloads": {}, "noise": None, "left_out": [],
     }  # fmt: skip
     assert "no tree pays here" in spoken(view(figures))
+
+
+@pytest.mark.parametrize("levels", range(1, 17))
+def test_what_levels_cost_is_measured_on_trees_of_so_many(levels):
+    shape = _levels(levels)
+    assert shape.depth == levels
+    assert levels <= len(shape) <= 4 * levels

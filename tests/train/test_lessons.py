@@ -133,6 +133,7 @@ def test_masked_rows_of_p_eagle(corpus, ends, heard):
     head = made.finish(made.weights).head
     runner = TorchRecurrent(head, ends.embedding.float(), ends.end.float())
     mask = head.floats("mask_hidden")
+    assert not any(bool((corpus.load(place).tokens == head.config.mask_id).any()) for place in corpus)
     features, ids = sample.states[:, lesson.columns].float(), sample.tokens.tolist()
     first = first_slot(Batch.of([sample]))
     for step in range(STEPS):
@@ -140,10 +141,11 @@ def test_masked_rows_of_p_eagle(corpus, ends, heard):
         assert len(rows) == len(heard[step][0])
         for row, slot in list(enumerate(rows))[::4]:
             runner.open(40, 16)
-            tree = Tree.chain(ids[slot + 1], [0] * step)
+            masks = [head.config.mask_id] * step
+            tree = Tree.chain(ids[slot + 1], masks)
             fed = torch.cat([features[: slot + 1], mask.expand(step, -1)])
             done = runner.forward(
-                [Part(Table(list(range(40))), 0, slot, tree)], [*ids[1 : slot + 2], *[0] * step], fed, False
+                [Part(Table(list(range(40))), 0, slot, tree)], [*ids[1 : slot + 2], *masks], fed, False
             )
             mine = heard[step][0][row] @ heard[step][1].T
             assert float((done.logits[-1] - mine).norm() / mine.norm()) < 0.05

@@ -113,6 +113,9 @@ def test_another_head_s_training_is_refused(tmp_path):
     run(start(), Course(steps=4, measures=1), tmp_path / "kept.pt", lambda w: 1.0)
     with pytest.raises(LoadError, match="another head"):
         run(State({"a": torch.zeros(3, 2), "b": torch.ones(3)}), Course(steps=4), tmp_path / "kept.pt")
+    same_shapes = {"a": torch.zeros(2, 2), "b": torch.ones(3)}
+    with pytest.raises(LoadError, match="other draft words"):
+        run(State(same_shapes, mark="of other words"), Course(steps=4), tmp_path / "kept.pt")
     (tmp_path / "kept.pt").write_bytes(b"x")
     with pytest.raises(LoadError, match="cannot be read"):
         run(start(), Course(steps=4), tmp_path / "kept.pt")

@@ -42,7 +42,8 @@ def run(args: argparse.Namespace) -> int:
     if not 1 <= args.prompts <= len(known):
         raise SpecError(f"--prompts must be from 1 to {len(known)}, got {args.prompts}")
     prompts = known[: args.prompts]
-    args.drafter = args.drafter or best_for(heads.shipped_for(args.model))
+    plain = args.runtime == "hf" or args.verify not in (None, "auto", "match", "greedy")  # heads draft trees, not there
+    args.drafter = args.drafter or best_for([] if plain else heads.shipped_for(args.model))
     with engine_from(args, reuse=False) as engine:
         warn_if_lossy(engine)
         shown = prompts[0]

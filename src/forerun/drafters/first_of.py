@@ -108,6 +108,12 @@ class FirstOf:
         return view
 
 
+def runs_model(drafter: Drafter) -> bool:
+    """Whether a drafter, or one that it is made of, has a forward of its own for each guess."""
+    parts = getattr(drafter, "drafters", ())
+    return bool(drafter.taps) or hasattr(drafter, "target") or any(map(runs_model, parts))
+
+
 class Part:
     """The noise of a part of the batch: sequence i of the part is sequence `batch[i]`."""
 

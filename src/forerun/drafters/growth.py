@@ -173,10 +173,11 @@ class Growth:
     def _worth_feeding(self, level: Sequence[int]) -> list[int]:
         """The likeliest nodes of a level that more may grow below: not what ends the answer, nor a twin."""
         first = {(self._parents[node], self._tokens[node]): node for node in reversed(level)}
+        worth = max(self._confidence, self._least)
         alive = [
             node
             for node in sorted(first.values())
-            if self._tokens[node] not in self.seq.stop_ids and exp(self._scores[node]) >= self._confidence
+            if self._tokens[node] not in self.seq.stop_ids and exp(self._scores[node]) >= worth
         ]
         if self._shape is not None:
             return [node for node in alive if self._ranks[node] in self._shape.children]

@@ -17,7 +17,7 @@ from forerun.core.plan import Plan
 from forerun.core.protocols import Drafter
 from forerun.core.rows import Rows
 from forerun.core.seq import Seq
-from forerun.drafters.first_of import CascadeOptions, FirstOf, Part, lesser
+from forerun.drafters.first_of import CascadeOptions, FirstOf, Part, lesser, runs_model
 from forerun.drafters.ranges import number
 
 _KEEPS = 0.95
@@ -70,7 +70,8 @@ class _Asked:
 class Mixed(FirstOf):
     """All of `drafters` but the last are lookups, whose trees are chains; the last is a model.
 
-    Trees that were drawn by chance take no branch besides their own: the model's stands alone then.
+    Trees that were drawn by chance take no branch besides their own: the model's stands alone then. SpecError for a
+    drafter before the last that runs a model itself.
     """
 
     name = "mixed"
@@ -85,6 +86,8 @@ class Mixed(FirstOf):
         super().__init__(drafters, plans)
         if len(drafters) < 2:
             raise SpecError(f"mixed needs a lookup and a model, got {len(drafters)} drafter")
+        if odd := [drafter.name for drafter in drafters[:-1] if runs_model(drafter)]:
+            raise SpecError(f"mixed asks lookups first and one model last, {odd[0]} is no lookup: name it last")
         self._margin = (options or MixedOptions()).margin
         self._worth: dict[Seq, _Worth] = {}
         self._asked: dict[Seq, _Asked] = {}
@@ -108,9 +111,7 @@ class Mixed(FirstOf):
                 said.chains.append(_chain(tree))
         self._asked = dict(zip(seqs, asked, strict=True))
         best = [self._best(seq) for seq in seqs]
-        left = [
-            b for b, seq in enumerate(seqs) if self._promise(seq, best[b]) < self._margin * self._worth[seq].model.value
-        ]
+        left = [b for b, seq in enumerate(seqs) if not self._goes_alone(seq, best[b])]
         trees = [Tree.chain(seq.last, asked[b].chains[best[b]]) for b, seq in enumerate(seqs)]
         if left:
             drawn = self.drafters[-1].draft([seqs[b] for b in left], lesser(plan, self.plans[-1]), Part(noise, left))
@@ -118,6 +119,11 @@ class Mixed(FirstOf):
                 asked[b].tree = tree
                 trees[b] = joined(tree, asked[b].chains[best[b]], plan)
         return Draft(tuple(trees))
+
+    def _goes_alone(self, seq: Seq, i: int) -> bool:
+        """Whether the guess of lookup i promises enough for the model not to be asked."""
+        promise = self._promise(seq, i)
+        return promise > 0 and promise >= self._margin * self._worth[seq].model.value
 
     def _best(self, seq: Seq) -> int:
         """The lookup that promises most, the first among equals."""
@@ -136,16 +142,18 @@ class Mixed(FirstOf):
             for i, chain in enumerate(asked.chains):
                 if chain:
                     worth.lookup(i, len(chain)).hear(_common(chain, said))
-            if asked.tree is not None and len(asked.tree) > 1:
+            if asked.tree is not None:
                 worth.model.hear(_reach(asked.tree, said))
         super().accept(seqs, draft, rows, verdict)
 
 
 def joined(tree: Tree, chain: Sequence[int], plan: Plan) -> Tree:
-    """`tree` with `chain` as one more branch, within the nodes and the width of `plan`: what goes for it is the last of
-    the tree. A tree that was drawn by chance stays as it is."""
+    """`tree` with `chain` as one more branch, within the nodes and the width of `plan`. What goes for it are the tree's
+    last ranks: first children of first children stay longest. A tree that was drawn by chance stays as it is."""
     if tree.drawn or not chain:
         return tree
+    if len(tree) == 1:
+        return Tree.chain(tree.tokens[0], chain[: plan.nodes])
     here, shared = 0, 0
     children = tree.children()
     for token in chain:  # the part that the tree has too
@@ -158,7 +166,7 @@ def joined(tree: Tree, chain: Sequence[int], plan: Plan) -> Tree:
         return tree
     crowded = children[here][-1] if len(children[here]) == plan.width else -1
     kept = {0, *tree.path(here)}
-    for node in range(1, len(tree)):
+    for node in _by_rank(children):
         if tree.parents[node] in kept and node != crowded and len(kept) - 1 + len(rest) < plan.nodes:
             kept.add(node)
     rest = rest[: plan.nodes - len(kept) + 1]
@@ -168,6 +176,15 @@ def joined(tree: Tree, chain: Sequence[int], plan: Plan) -> Tree:
     parents += [new[here], *range(len(order), len(order) + len(rest) - 1)] if rest else []
     signals = {new[node]: signal for node, signal in tree.signals.items() if node in new}
     return Tree((*(tree.tokens[node] for node in order), *rest), tuple(parents), tree.law, {}, signals)
+
+
+def _by_rank(children: Sequence[Sequence[int]]) -> list[int]:
+    """All nodes but the root by the ranks on their paths: fewer steps aside come earlier, parents before children."""
+    aside = {0: (0, 0)}
+    for node, below in enumerate(children):
+        for rank, child in enumerate(below):
+            aside[child] = (aside[node][0] + rank, aside[node][1] + 1)
+    return sorted(list(aside)[1:], key=lambda node: (*aside[node], node))
 
 
 def _chain(tree: Tree) -> tuple[int, ...]:

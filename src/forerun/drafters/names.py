@@ -74,8 +74,6 @@ DRAFTERS: dict[str, Entry] = {
         "a cascade: for each sequence the first drafter that has a guess",
         MODEL,
         8,
-        11,
-        4,
     ),
     "mixed": Entry(
         "forerun.drafters.mixed:Mixed",
@@ -83,7 +81,6 @@ DRAFTERS: dict[str, Entry] = {
         MODEL,
         11,
         11,
-        4,
     ),
 }
 

@@ -37,7 +37,7 @@ class ParallelDrafter(RecurrentDrafter):
             tree = Tree.chain(slots.tokens[-1], [masked] * (depth - 1))
             parts.append(Part(self._slots.table(growth.seq), slots.held, len(slots.tokens) - 1, tree))
             tokens += [*slots.tokens, *tree.tokens[1:]]
-            features += [*slots.features, *[mask] * (depth - 1)]
+            features += [*slots.features, *[mask.to(slots.features[0])] * (depth - 1)]
         done = self._runner.forward(parts, tokens, torch.stack(features), own=False)
         most, at = max(depths), 0
         grid = done.logits.new_zeros(len(growths), most, done.logits.shape[1])

@@ -27,6 +27,7 @@ class WordRows(Rows):
         best: Sequence[int] | None,
         vocabulary: Vocabulary,
     ) -> None:
+        words = None if words is None else words.to(logits.device)
         known = vocab if words is None else len(words)
         if words is not None and known and int(words[-1]) >= vocab:  # ascending: padding of the target's table is last
             known = int((words < vocab).sum())
@@ -58,7 +59,7 @@ class WordRows(Rows):
         row = self._logits[self.place(b, node)]
         if self._words is None:
             return row
-        return row.new_full((self._vocab,), NEVER).index_copy_(0, self._words.to(row.device), row)
+        return row.new_full((self._vocab,), NEVER).index_copy_(0, self._words, row)
 
     def probs(self, b: int, node: int) -> Tensor:
         if self._words is None or self._edits(b) or self.items[b].seq.params.greedy:

@@ -27,7 +27,7 @@ from forerun.lab.bench import AGAIN, PLAIN, Bench
 from forerun.lab.costs.curve import Grid
 from forerun.lab.costs.curve import measure as measure_curve
 from forerun.lab.domains import data
-from forerun.lab.paired import Asked, Samples, arm_figures, measure, noise, noise_figures
+from forerun.lab.paired import Asked, Samples, arm_figures, measure, noise, noise_figures, user
 from forerun.lab.run import Answers, Run
 from forerun.trees.best import Best, best_tree
 from forerun.trees.search import search
@@ -159,7 +159,9 @@ def _probed(
     arm, whole = bench.arm(with_tree(spec, path), "probe"), Tally()
     for work in workloads:
         for prompt in run.track(_half(work, 0).prompts, f"chances, {work.name}"):
-            asks = bench.tokens([{"role": "user", "content": prompt.turns[0]}])
+            asks = bench.tokens(user(prompt.turns[:1]))
+            if len(asks) + int(asked.params["max_tokens"]) > bench.target.spec.max_len:
+                continue
             whole.add(**run.unit(f"chances {work.name} {prompt.id}", partial(_counted, arm, asks, asked)))
     return whole
 
@@ -179,16 +181,22 @@ def _target_seconds(bench: Bench, rows: int) -> dict[str, float]:
     return {str(point.rows): seconds for point, seconds in curve.seconds.items()}
 
 
+def _levels(levels: int) -> Shape:
+    """A tree of exactly so many levels, with about four nodes on each."""
+    chain = Shape.chain(levels).paths
+    return Shape.of(dict.fromkeys((*chain, *search([PRIOR], 3 * levels, levels).paths)))
+
+
 def _draft_seconds(
     bench: Bench, spec: str, workloads: Sequence[Workload], asked: Asked, depth: int, folder: Path
 ) -> list[float]:
     """Seconds of drafting so many levels, of trees four nodes a level; never less than for fewer levels."""
-    prompt = workloads[0].prompts[0].turns[0]
-    ids, found = bench.tokens([{"role": "user", "content": prompt}]), list[float]()
+    first = min((bench.tokens(user(p.turns[:1])) for p in workloads[0].prompts), key=len)
+    found = list[float]()
     for levels in range(1, depth + 1):
         path = folder / f"levels{levels}.json"
-        path.write_text(json.dumps(search([PRIOR], 4 * levels, levels).paths))
-        sample = bench.arm(with_tree(spec, path), f"{levels} levels").answer([ids], asked.params)
+        path.write_text(json.dumps(_levels(levels).paths))
+        sample = bench.arm(with_tree(spec, path), f"{levels} levels").answer([first], asked.params)
         found.append(sample.phases.get("draft", 0.0) / max(1, sample.steps))
     return list(accumulate(found, max))
 

@@ -32,9 +32,11 @@ def weights_of(source: TensorSource, layers: Mapping[int, int]) -> dict[str, Ten
         name = full.removeprefix(_PREFIX)
         parts = name.split(".")
         if parts[0] == "layers" and int(parts[1]) in layers:
-            found[".".join(["layers", str(layers[int(parts[1])]), *parts[2:]])] = source.load(full).float()
+            found[".".join(["layers", str(layers[int(parts[1])]), *parts[2:]])] = source.load(full).to(
+                torch.float32, copy=True
+            )
         elif name == "norm.weight":
-            found[name] = source.load(full).float()
+            found[name] = source.load(full).to(torch.float32, copy=True)
     return found
 
 

@@ -9,7 +9,7 @@ the layer keeps the rest of its own. Families whose MLPs have no biases in their
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
@@ -79,10 +79,10 @@ class Cut:
 
     def settings(self) -> dict[str, Any]:
         """Its config.json."""
-        found = {key: value for key, value in self.checkpoint.config.items() if value is not None}
-        found |= {"num_hidden_layers": len(self.layers), "torch_dtype": "bfloat16"}
-        if isinstance(kinds := found.get("layer_types"), Sequence):
-            found["layer_types"] = [kinds[i] for i in self.layers]
+        found = {**self.checkpoint.config, "num_hidden_layers": len(self.layers), "torch_dtype": "bfloat16"}
+        windows = self.config().windows
+        if (any(windows) and len(set(windows)) > 1) or found.get("layer_types") is not None:  # by number no more
+            found["layer_types"] = ["sliding_attention" if window else "full_attention" for window in windows]
         return found | ({"mlp_bias": True} if self.biased else {})
 
     def config(self) -> ModelConfig:
@@ -122,6 +122,7 @@ def bridge(w: dict[str, Tensor], cut: Cut, corpus: Corpus) -> None:
     at = f"layers.{i}.mlp."
     w[f"{at}gate_proj.weight"][:width] = 0
     w[f"{at}gate_proj.bias"][:width] = _OPEN
+    w[f"{at}up_proj.bias"][:width] = 0
     w[f"{at}down_proj.weight"][:, :width] = 0
     left, sizes, right = torch.linalg.svd(_regression(w, cut, corpus).T)
     w[f"{at}up_proj.weight"][:width] = sizes.sqrt()[:, None] * right

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import partial
 from typing import Any, cast
 
@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from forerun.core.errors import SpecError, unknown
+from forerun.models.config import ModelConfig
 from forerun.models.heads.config import Kind, MedusaConfig, RecurrentConfig
 from forerun.models.heads.head import Head
 from forerun.train.corpus import Corpus
@@ -21,7 +22,7 @@ from forerun.train.losses import check_loss
 from forerun.train.made import MadeHead, MadePair
 from forerun.train.medusa import MedusaLesson
 from forerun.train.parallel import ParallelLesson
-from forerun.train.recipe import TAUGHT, Pupil, Recipe, detached
+from forerun.train.recipe import TAUGHT, Pupil, Recipe, detached, mark_of
 from forerun.train.regression import RegressionLesson
 from forerun.train.start import carried, medusa_start, recurrent_start
 from forerun.train.trainer import Lesson
@@ -35,11 +36,46 @@ _DRAFT_LAYERS = 4
 _DRAFT_RATE = 0.25  # of the rate that suits heads: its layers have learnt before
 
 
-def pupil(recipe: Recipe, corpus: Corpus, ends: Ends) -> Pupil:
-    """What is to be taught, at its start; SpecError for a draft vocabulary larger than the target's and the like."""
+_HEEDED: dict[str, frozenset[str]] = {
+    "eagle": frozenset(("layers",)),
+    "draft": frozenset(("layers",)),
+    **dict.fromkeys(("medusa", "medusa2"), frozenset(("draft_vocab", "steps", "decay", "own_end"))),
+    **dict.fromkeys(("eagle3", "p-eagle", "mtp"), frozenset(("draft_vocab", "steps", "decay", "own_end", "layers"))),
+}
+"""Kind -> what of a recipe it heeds, beside its loss, seed and start."""
+
+
+def check(recipe: Recipe, model: ModelConfig, taps: tuple[int, ...]) -> None:
+    """SpecError for a recipe that cannot be followed with a corpus of these layers, the last one left out."""
     if recipe.kind not in TAUGHT:
         raise unknown("kind of head", recipe.kind, TAUGHT)
     check_loss(recipe.loss)
+    for item in fields(Recipe):
+        known = item.name in ("kind", "loss", "seed", "begun") or item.name in _HEEDED[recipe.kind]
+        if not known and getattr(recipe, item.name) != item.default:
+            raise SpecError(f"{recipe.kind} has no {item.name.replace('_', ' ')} to choose")
+    for name in ("layers", "steps", "draft_vocab"):
+        value = getattr(recipe, name)
+        if isinstance(value, int) and value < 1:
+            raise SpecError(f"{name.replace('_', ' ')} must be at least 1, got {value}")
+    _vocab_size(recipe, model.vocab_size)
+    if recipe.kind == "draft":
+        kept_layers(model, recipe.layers or _DRAFT_LAYERS)
+    if begun := recipe.begun:
+        c = begun.config
+        if recipe.kind == "draft":
+            raise SpecError("a draft model begins from the target's own layers, not from a head")
+        if isinstance(c, RecurrentConfig) and recipe.layers not in (None, c.layers) and begun.kind == recipe.kind:
+            raise SpecError(f"the head that it begins from has {c.layers} layers: leave --layers out")
+        if isinstance(c, RecurrentConfig) and c.own_embedding:
+            raise SpecError("a head with an embedding of its own cannot be taught on here")
+        if c.taps and recipe.kind in ("eagle3", "p-eagle") and c.taps != taps:
+            raise SpecError(f"the head that it begins from reads layers {c.taps}, the corpus has {taps}: give --taps")
+
+
+def pupil(recipe: Recipe, corpus: Corpus, ends: Ends) -> Pupil:
+    """What is to be taught, at its start; SpecError for what `check` refuses."""
+    check(recipe, ends.config, corpus.facts.taps[:-1])
     if recipe.kind == "draft":
         return _draft(recipe, corpus, ends)
     words = _words(recipe, corpus, ends.config.vocab_size)
@@ -49,18 +85,21 @@ def pupil(recipe: Recipe, corpus: Corpus, ends: Ends) -> Pupil:
 
 def _words(recipe: Recipe, corpus: Corpus, vocab: int) -> Tensor | None:
     """The draft words; None is all."""
-    size = min(AUTO_VOCAB, vocab) if recipe.draft_vocab == "auto" else recipe.draft_vocab or vocab
-    if not 1 <= size <= vocab:
-        raise SpecError(f"a draft vocabulary has from 1 to the target's {vocab} words, got {size}")
+    size = _vocab_size(recipe, vocab)
     begun = recipe.begun if recipe.draft_vocab == "auto" else None
-    if begun and (begun.kind == recipe.kind or begun.words is not None):
+    if begun and (begun.kind == recipe.kind.removesuffix("2") or begun.words is not None):
         return begun.words
     return draft_words(_counts(corpus, vocab), size)
 
 
+def _vocab_size(recipe: Recipe, vocab: int) -> int:
+    size = min(AUTO_VOCAB, vocab) if recipe.draft_vocab == "auto" else recipe.draft_vocab or vocab
+    if not 1 <= size <= vocab:
+        raise SpecError(f"a draft vocabulary has from 1 to the target's {vocab} words, got {size}")
+    return size
+
+
 def _draft(recipe: Recipe, corpus: Corpus, ends: Ends) -> Pupil:
-    if recipe.begun:
-        raise SpecError("a draft model begins from the target's own layers, not from a head")
     cut = Cut(ends.source, kept_layers(ends.config, recipe.layers or _DRAFT_LAYERS))
     weights = cut.weights(corpus)
     return Pupil(
@@ -83,7 +122,8 @@ def _medusa(recipe: Recipe, corpus: Corpus, ends: Ends, words: Tensor | None) ->
         return Head(config, detached({name: w[name] for name in weights}), words, corpus.facts.fingerprint)
 
     if recipe.kind == "medusa":
-        return Pupil(weights, MedusaLesson(config, ends, words, decay, recipe.loss), lambda w: MadeHead(head(w)))
+        lesson = MedusaLesson(config, ends, words, decay, recipe.loss)
+        return Pupil(weights, lesson, lambda w: MadeHead(head(w)), mark=mark_of(words))
     whole = Cut(ends.source, tuple(range(model.layers)))
     of_target = weights_of(ends.source.tensors, {n: n for n in range(model.layers)})
     return Pupil(
@@ -92,6 +132,7 @@ def _medusa(recipe: Recipe, corpus: Corpus, ends: Ends, words: Tensor | None) ->
         lambda w: MadePair(whole.made({name: w[name] for name in of_target}), head(w)),
         dict.fromkeys(of_target, TARGET_RATE),
         LATE,
+        mark_of(words),
     )
 
 
@@ -107,12 +148,13 @@ def _recurrent(recipe: Recipe, corpus: Corpus, ends: Ends, words: Tensor | None)
         draft_vocab=model.vocab_size if words is None else len(words), hidden_size=model.hidden_size,
         intermediate_size=model.intermediate_size, heads=model.heads, kv_heads=model.kv_heads, head_dim=model.head_dim,
         norm_eps=model.norm_eps, rope=model.rope, max_len=model.max_len, taps=taps, layers=recipe.layers or 1,
-        mask_id=0 if kind == "p-eagle" else None,
+        mask_id=_unsaid(corpus, model.vocab_size) if kind == "p-eagle" else None,
     )  # fmt: skip
     if recipe.begun and recipe.begun.kind == kind:
-        config = _as_begun(recipe.begun, config)
+        config = replace(cast(RecurrentConfig, recipe.begun.config), draft_vocab=config.draft_vocab)
     columns = slice(0, config.features) if taps else slice(-config.features, None)
-    scale = torch.ones(config.features) if kind == "mtp" else _scale(corpus, columns)
+    normed = kind == "mtp" or config.norm_before_fc or config.fc_norm  # what is normalised anyway needs no scale
+    scale = torch.ones(config.features) if normed else _scale(corpus, columns)
     own_end = kind != "eagle" and (taps != () if recipe.own_end is None else recipe.own_end)
     weights = recurrent_start(config, ends, words, recipe.seed, own_end)
     if recipe.begun:
@@ -131,7 +173,7 @@ def _recurrent(recipe: Recipe, corpus: Corpus, ends: Ends, words: Tensor | None)
     def finish(w: Mapping[str, Tensor]) -> MadeHead:
         return MadeHead(Head(config, folded(config, detached(w), scale), words, facts.fingerprint))
 
-    return Pupil(weights, lesson, finish)
+    return Pupil(weights, lesson, finish, mark=mark_of(words, scale))
 
 
 def folded(c: RecurrentConfig, w: dict[str, Tensor], scale: Tensor) -> dict[str, Tensor]:
@@ -158,16 +200,6 @@ def unfolded(head: Head, scale: Tensor, name: str) -> Tensor:
     return value
 
 
-def _as_begun(begun: Head, ours: RecurrentConfig) -> RecurrentConfig:
-    """The config of a head of the same kind that is taught on: its own, for the draft words of now."""
-    c = begun.config
-    assert isinstance(c, RecurrentConfig)
-    if c.own_embedding or c.taps != ours.taps:
-        what = "an embedding of its own" if c.own_embedding else f"taps {c.taps}, the corpus captured {ours.taps}"
-        raise SpecError(f"that head cannot be taught on here: it has {what}")
-    return replace(c, draft_vocab=ours.draft_vocab)
-
-
 def _counts(corpus: Corpus, vocab: int) -> Tensor:
     """How often each word was said by the target."""
     counts = torch.zeros(vocab, dtype=torch.long)
@@ -175,6 +207,15 @@ def _counts(corpus: Corpus, vocab: int) -> Tensor:
         sample = corpus.load(place)
         counts += torch.bincount(sample.tokens[sample.answered].long(), minlength=vocab)
     return counts
+
+
+def _unsaid(corpus: Corpus, vocab: int) -> int:
+    """The highest id that no text of the corpus holds, else the highest: what can stand for a token not known."""
+    seen = torch.zeros(vocab, dtype=torch.bool)
+    for place in corpus:
+        seen[corpus.load(place).tokens.long()] = True
+    unseen = (~seen).nonzero().flatten()
+    return int(unseen[-1]) if len(unseen) else vocab - 1
 
 
 def _scale(corpus: Corpus, columns: slice, tokens: int = 8192) -> Tensor:

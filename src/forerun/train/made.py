@@ -27,6 +27,8 @@ from forerun.models.opening import tokenizer_of
 from forerun.text.from_folder import from_folder
 from forerun.weights.folder import Checkpoint, open_checkpoint
 
+_MEASURED = 1 << 14  # tokens of memory for a second target, while its tau is measured
+
 
 class Made(Protocol):
     """A result of training."""
@@ -120,7 +122,8 @@ class MadePair:
     def serving(self, base: Foundation, plan: str = "") -> Iterator[Engine]:
         with TemporaryDirectory(prefix="forerun-") as folder:
             self.model.write(Path(folder), {})
-            new = foundation(replace(base.config, model=folder))
+            memory = min(base.config.kv_tokens or _MEASURED, _MEASURED)
+            new = foundation(replace(base.config, model=folder, kv_tokens=memory))
             with MadeHead(self.head).serving(new, plan) as engine:
                 yield engine
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
+from hashlib import sha256
 from typing import Any, Literal
 
 import torch
@@ -50,6 +51,8 @@ class Pupil:
     """Tensors that know something already: AdamW steps at this share of the rate."""
     late: float = 0.0
     """Share of the course during which those only come up to that rate."""
+    mark: str = ""
+    """Of what parameters mean beside their shapes: the words of their rows, the scale of their columns."""
 
     def on(self, device: torch.device) -> Pupil:
         """The same, taught on that device."""
@@ -74,6 +77,14 @@ def moved(lesson: Any, device: torch.device) -> Lesson:
     held = {item.name: getattr(lesson, item.name) for item in fields(lesson)}
     found: Lesson = replace(lesson, **{name: value.to(device) for name, value in held.items() if hasattr(value, "to")})
     return found
+
+
+def mark_of(*tensors: Tensor | None) -> str:
+    """A digest of tensors."""
+    digest = sha256()
+    for tensor in tensors:
+        digest.update(b"none" if tensor is None else tensor.contiguous().numpy().tobytes())
+    return digest.hexdigest()[:16]
 
 
 def detached(w: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -8,8 +8,6 @@ from pathlib import Path
 from time import perf_counter, strftime
 from typing import Any
 
-import torch
-
 from forerun.assemble import Foundation
 from forerun.core.errors import SpecError
 from forerun.heads import fit_of
@@ -23,7 +21,7 @@ from forerun.train.corpus import Corpus
 from forerun.train.domains import Mix
 from forerun.train.ends import Ends
 from forerun.train.gather import WIDTH, FromFiles, Progress, SelfMade, Source, facts_of, gather, target_for
-from forerun.train.kinds import pupil
+from forerun.train.kinds import check, pupil
 from forerun.train.overlap import Overlap
 from forerun.train.recipe import Recipe, Taught
 from forerun.train.tau import Measurer, held_out
@@ -99,13 +97,18 @@ def run(job: Job, watch: Watch) -> dict[str, Any]:
     started = perf_counter()
     base = _base(job)
     begun = _begun(job, base, watch)
+    job = replace(job, taps=_taps(job, base, begun))
+    recipe, ends = (
+        Recipe(job.kind, **job.recipe, seed=job.seed, begun=begun),
+        Ends.of(open_checkpoint(resolve(job.model))),
+    )
+    check(recipe, ends.config, job.taps or ())  # before an hour of answers
+    others = [Corpus(folder) for folder in job.also]
     corpus = _corpus(job, base, watch, started)
     gathered = perf_counter() - started
-    for folder in job.also:
-        corpus.join(Corpus(folder))
-    ends = Ends.of(open_checkpoint(resolve(job.model)))
-    device = usable_device(job.device)
-    learner = pupil(Recipe(job.kind, **job.recipe, seed=job.seed, begun=begun), corpus, ends).on(device)
+    for other in others:
+        corpus.join(other)
+    learner = pupil(recipe, corpus, ends).on(usable_device(job.device))
     places = [place for place in corpus if not place.held_out]
     measurer = Measurer(base, held_out(corpus, 4))
     if job.kind == "medusa2":
@@ -118,7 +121,8 @@ def run(job: Job, watch: Watch) -> dict[str, Any]:
     )  # fmt: skip
     job.out.mkdir(parents=True, exist_ok=True)
     state = train(
-        State(learner.weights), learner.lesson, course, lambda step: batches(corpus, places, job.seed, job.batch, step),
+        State(learner.weights, mark=learner.mark), learner.lesson, course,
+        lambda step: batches(corpus, places, job.seed, job.batch, step),
         lambda w: measurer(learner.finish(w)).all, job.out / "training.pt", watch.training,
     )  # fmt: skip
     made = learner.finish(state.best)
@@ -134,7 +138,7 @@ def run(job: Job, watch: Watch) -> dict[str, Any]:
 
 def _base(job: Job) -> Foundation:
     """The target, ready to answer; `weights` are of the native runtime, another device has its own bfloat16."""
-    if torch.device(job.device).type == "cpu":
+    if usable_device(job.device).type == "cpu":
         return target_for(job.model, job.width, weights=job.weights, threads=job.threads)
     return target_for(job.model, job.width, weights="auto", dtype="bfloat16", device=job.device)
 
@@ -152,19 +156,24 @@ def gather_only(job: Job, watch: Watch) -> dict[str, Any]:
     """The corpus alone, in `job.corpus` or `job.out`; returns what there is of it."""
     started = perf_counter()
     base = _base(job)
-    corpus = _corpus(replace(job, corpus=job.corpus or job.out), base, watch, started, 1.0)
+    job = replace(job, corpus=job.corpus or job.out, taps=_taps(job, base))
+    corpus = _corpus(job, base, watch, started, 1.0)
     return {
         "folder": str(corpus.folder), "conversations": len(corpus), "learnt": corpus.learnt, "tokens": corpus.tokens,
         "seconds": round(perf_counter() - started, 1), "command": job.command,
     }  # fmt: skip
 
 
+def _taps(job: Job, base: Foundation, begun: Head | None = None) -> tuple[int, ...]:
+    """Layers whose inputs are captured: those asked for, or of the head that it begins from, or three as published."""
+    layers = base.target.spec.layers
+    return job.taps or (begun.config.taps if begun else ()) or tuple(dict.fromkeys((2, layers // 2, layers - 3)))
+
+
 def _corpus(job: Job, base: Any, watch: Watch, started: float, share: float = _CORPUS_SHARE) -> Corpus:
     folder = job.corpus or job.out / "corpus"
     source: Source = FromFiles(job.data) if job.data else SelfMade(Mix.parse(job.domain), job.domain)
-    layers = base.target.spec.layers
-    taps = job.taps or tuple(dict.fromkeys((2, layers // 2, layers - 3)))
-    facts = facts_of(base, (*taps, layers), job.seed, source, job.manner)
+    facts = facts_of(base, (*(job.taps or ()), base.target.spec.layers), job.seed, source, job.manner)
     corpus = Corpus.begin(folder, facts)
     end = None if job.minutes is None else started + job.minutes * 60 * share
     goal = job.tokens if job.tokens is not None else (None if end else 200_000)
@@ -172,7 +181,8 @@ def _corpus(job: Job, base: Any, watch: Watch, started: float, share: float = _C
     def enough(learnt: int) -> bool:
         return (goal is not None and learnt >= goal) or (end is not None and perf_counter() >= end)
 
-    if not enough(corpus.learnt):
+    going_on = share < 1 and (job.out / "training.pt").exists()  # what is half learnt, is learnt from the same data
+    if not enough(corpus.learnt) and not (going_on and corpus.learnt):
         if goal:
             watch.said(f"up to {goal * facts.token_bytes * 1.3 / 2**30:.1f} GiB of disk for {goal} answered tokens")
         gather(base, corpus, source, job.manner, enough, watch.corpus, Overlap.of_files(job.avoid), job.width)

@@ -59,15 +59,18 @@ def carried(
     found: dict[str, Tensor] = {}
     ends = {*begun.config.ends}
     for name in begun.tensors.keys() & start.keys():
+        theirs_shape, ours_shape = begun.tensors[name].shape, start[name].shape
+        if theirs_shape[1:] != ours_shape[1:] or (name not in ends and theirs_shape != ours_shape):
+            continue
         value = value_of(name)
-        if name in ends and value.shape[1] == start[name].shape[1]:
+        if name in ends:
             rows = torch.zeros(begun.config.vocab_size, value.shape[1])
             known = torch.zeros(begun.config.vocab_size, dtype=torch.bool)
             theirs = torch.arange(len(value)) if begun.words is None else begun.words
             rows[theirs], known[theirs] = value, True
             ours = torch.arange(len(start[name])) if words is None else words
             found[name] = torch.where(known[ours, None], rows[ours], start[name])
-        elif value.shape == start[name].shape:
+        else:
             found[name] = value
     if not found:
         raise SpecError(f"nothing of the {begun.kind} head that it was to begin from has a place in this one")

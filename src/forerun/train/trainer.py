@@ -87,6 +87,8 @@ class State:
     seconds: float = 0.0
     best: dict[str, Tensor] = field(default_factory=dict)
     best_tau: float = 0.0
+    mark: str = ""
+    """Of what the weights mean beside their shapes; what was kept under another one is not gone on with."""
     worse: int = 0
     taus: list[tuple[int, float]] = field(default_factory=list)
     losses: list[tuple[int, float]] = field(default_factory=list)
@@ -258,7 +260,7 @@ class Optimiser:
 def _keep(path: Path, state: State, optimiser: Optimiser) -> None:
     body: dict[str, Any] = {
         name: getattr(state, name)
-        for name in ("step", "steps", "seconds", "best", "best_tau", "worse", "taus", "losses", "agreement")
+        for name in ("step", "steps", "seconds", "best", "best_tau", "worse", "taus", "losses", "agreement", "mark")
     }
     weights = {name: value.detach() for name, value in state.weights.items()}
     scratch = path.with_suffix(".part")
@@ -272,10 +274,12 @@ def _keep(path: Path, state: State, optimiser: Optimiser) -> None:
 
 def _restore(path: Path, state: State, optimiser: Optimiser) -> None:
     try:
-        body = torch.load(path, weights_only=True)
+        body = torch.load(path, map_location=next(iter(state.weights.values())).device, weights_only=True)
         weights = body.pop("weights")
         if {name: value.shape for name, value in weights.items()} != {n: v.shape for n, v in state.weights.items()}:
             raise LoadError(f"{path} is of another head: give another --out, or delete it to begin anew")
+        if body.get("mark", "") != state.mark:
+            raise LoadError(f"{path} is of other draft words or data: give another --out, or delete it to begin anew")
         with torch.no_grad():
             for name, value in weights.items():
                 state.weights[name].copy_(value)

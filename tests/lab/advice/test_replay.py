@@ -27,7 +27,7 @@ SPECS = (
     "mtp:path=HEAD,window=8,sinks=2",
     "medusa:path=HEAD",
     "first_of:of=ngram+eagle3[path=HEAD]",
-    "mixed:of=ngram[min=1]+medusa[path=HEAD]+eagle3[path=HEAD]",
+    "mixed:of=ngram[min=1]+suffix+eagle3[path=HEAD]",
 )
 
 

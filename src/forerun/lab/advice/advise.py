@@ -17,6 +17,7 @@ from typing import Any
 
 from forerun.core.errors import SpecError
 from forerun.core.options import Spec
+from forerun.drafters.first_of import runs_model
 from forerun.lab.advice.grid import Candidate, candidates
 from forerun.lab.advice.recommend import recommend
 from forerun.lab.advice.replay import Known, can_replay, listened
@@ -204,8 +205,7 @@ class Advisor:
         for candidate in grid:
             drafter = self._bench.arm(candidate.spec).engine.parts.drafter
             if can_replay(drafter):
-                runs_model = hasattr(drafter, "target") or bool(drafter.taps)
-                (models.setdefault(id(drafter), []) if runs_model else lookups).append(candidate)
+                (models.setdefault(id(drafter), []) if runs_model(drafter) else lookups).append(candidate)
         groups = [sorted(group, key=lambda c: (c.plan.depth, c.plan.width)) for group in models.values()]
         return lookups, groups
 

@@ -54,13 +54,13 @@ def kind_at(path: Path) -> str:
         return "model"
     held = tensors_in(path)
     said = read_json(path / "config.json")
-    if _whole(held):
-        return "model"
     if speculators.is_speculators(said):
         return speculators.kind_of(said)
     if medusa.is_medusa(held):
         return "medusa"
-    return "mtp" if mtp.is_mtp(held) else safeai.kind_of(held)
+    if mtp.is_mtp(held):
+        return "mtp"
+    return "model" if _whole(held) else safeai.kind_of(held)
 
 
 def _whole(held: Collection[str]) -> bool:
