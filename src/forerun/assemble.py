@@ -7,7 +7,8 @@ drafter and a verifier that would not be lossless together, trees for a target t
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -145,14 +146,31 @@ def choice_for(config: Config) -> Choice:
 
 
 def use_threads(count: int | None, choice: Choice) -> None:
-    """Compute on so many CPU threads from now on."""
-    if count is None:
-        return
-    if count < 1:
+    """Compute on so many CPU threads from now on, None being all.
+
+    On the native runtime torch gets one: what it does there is small, and threads of its own that wait for more, which
+    they do at full speed, would take the cores from the forwards.
+    """
+    if count is not None and count < 1:
         raise SpecError(f"threads must be a whole number from 1 up, got {count}")
-    torch.set_num_threads(count)
-    if choice.runtime == "native":
+    native = choice.runtime == "native"
+    torch.set_num_threads(1 if native else count or _TORCH_THREADS)
+    if native and count:
         ext.set_threads(count)
+
+
+_TORCH_THREADS = torch.get_num_threads()
+
+
+@contextmanager
+def torch_threads(count: int | None) -> Iterator[None]:
+    """A block in which torch computes on so many threads, None being all there were at first: as training wants."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count or _TORCH_THREADS)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,10 +27,20 @@ class MarginalRows(WordRows):
         self, items: Sequence[Item], logits: Tensor, words: Tensor | None, vocab: int, vocabulary: Vocabulary
     ) -> None:
         self._depths = logits.shape[1]
+        self._known: dict[tuple[int, int], tuple[list[int], list[float]]] = {}
         flat = logits.flatten(0, 1)
         super().__init__([], flat[:0], words, vocab, None, vocabulary)
         self.items = items
         self._logits = flat[:, : self._logits.shape[1]]
+
+    def likeliest(self, b: int, node: int, count: int) -> tuple[list[int], list[float]]:
+        """Once for all nodes of a depth, as far as nothing edits the logits for a node's own path."""
+        if self._edits(b):
+            return super().likeliest(b, node, count)
+        key = (self.place(b, node), count)
+        if key not in self._known:
+            self._known[key] = super().likeliest(b, node, count)
+        return self._known[key]
 
     def place(self, b: int, node: int) -> int:
         return b * self._depths + len(self.items[b].nodes.path(node))
@@ -43,6 +53,7 @@ def grow_over(
     words, vocabulary = runner.head.words, runner.vocabulary
     while growing := [b for b, growth in enumerate(growths) if growth.frontier]:
         items = [growths[b].on_its_own() for b in growing]
-        rows = MarginalRows(items, marginals[growing], words, vocab, vocabulary)
+        every = len(growing) == len(growths)
+        rows = MarginalRows(items, marginals if every else marginals[growing], words, vocab, vocabulary)
         for i, b in enumerate(growing):
             growths[b].grow(rows, i, noise)

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from forerun.cache.view import Part
 from forerun.core.draft import Tree
@@ -39,10 +40,7 @@ class ParallelDrafter(RecurrentDrafter):
             tokens += [*slots.tokens, *tree.tokens[1:]]
             features += [*slots.features, *[mask.to(slots.features[0])] * (depth - 1)]
         done = self._runner.forward(parts, tokens, torch.stack(features), own=False)
-        most, at = max(depths), 0
-        grid = done.logits.new_zeros(len(growths), most, done.logits.shape[1])
-        for b, (growth, depth) in enumerate(zip(growths, depths, strict=True)):
-            grid[b, :depth] = done.logits[at : at + depth]
-            at += depth
-            self._slots.fed(growth.seq, parts[b].certain + 1)
+        for growth, part in zip(growths, parts, strict=True):
+            self._slots.fed(growth.seq, part.certain + 1)
+        grid = pad_sequence(list(torch.split(done.logits, depths)), batch_first=True)  # [B, most depths, words]
         grow_over(growths, grid, self._runner, self._vocab, noise)

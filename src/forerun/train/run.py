@@ -8,7 +8,7 @@ from pathlib import Path
 from time import perf_counter, strftime
 from typing import Any
 
-from forerun.assemble import Foundation
+from forerun.assemble import Foundation, torch_threads
 from forerun.core.errors import SpecError
 from forerun.heads import fit_of
 from forerun.models.heads.head import Head
@@ -120,11 +120,12 @@ def run(job: Job, watch: Watch) -> dict[str, Any]:
         gentle=learner.gentle, late=learner.late,
     )  # fmt: skip
     job.out.mkdir(parents=True, exist_ok=True)
-    state = train(
-        State(learner.weights, mark=learner.mark), learner.lesson, course,
-        lambda step: batches(corpus, places, job.seed, job.batch, step),
-        lambda w: measurer(learner.finish(w)).all, job.out / "training.pt", watch.training,
-    )  # fmt: skip
+    with torch_threads(job.threads):
+        state = train(
+            State(learner.weights, mark=learner.mark), learner.lesson, course,
+            lambda step: batches(corpus, places, job.seed, job.batch, step),
+            lambda w: measurer(learner.finish(w)).all, job.out / "training.pt", watch.training,
+        )  # fmt: skip
     made = learner.finish(state.best)
     tau = measurer(made)
     card = _card(job, corpus, state, course, asdict(tau), gathered, perf_counter() - started, made.parameters)

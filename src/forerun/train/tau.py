@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from forerun.assemble import Foundation
+from forerun.assemble import Foundation, choice_for, torch_threads
 from forerun.train.corpus import Corpus, Place
 from forerun.train.made import Made
 
@@ -30,11 +30,19 @@ class Measurer:
     plan: str = ""
     """Options of the drafter, as depth=5,nodes=15."""
 
+    @property
+    def native(self) -> bool:
+        """Whether the compiled runtime serves, which wants torch's threads out of its way."""
+        return choice_for(self.base.config).runtime == "native"
+
     def __call__(self, made: Made) -> Tau:
         """The tau of `made` with its drafter's own plan, or this one's."""
         emitted: dict[str, int] = defaultdict(int)
         passes: dict[str, int] = defaultdict(int)
-        with made.serving(self.base, self.plan) as engine:
+        with (
+            torch_threads(1 if self.native else None),
+            made.serving(self.base, self.plan) as engine,
+        ):  # as a served model has it
             asked = [engine.chat(text) if engine.has_template else text for _, text in self.prompts]
             results = engine.generate_batch(asked, max_tokens=self.tokens, temperature=0.0)
         for (domain, _), result in zip(self.prompts, results, strict=True):
