@@ -136,7 +136,7 @@ class Growth:
         support = rows.support(i, fed)
         place = noise.foresee(self._b, rows.position(i, fed), support.weights, support.ids)
         token = support.token(place)
-        self._add(token, node, log(float(support.weights[place])) if self._confidence else 0.0)
+        self._add(token, node, 0.0)
         return token
 
     def _draw(self, rows: Rows, i: int, node: int, count: int, noise: Noise) -> int:
