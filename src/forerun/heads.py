@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
 from forerun.core.errors import LoadError, SpecError
 from forerun.core.protocols import Drafter, Target
-from forerun.drafters.recurrent import HeadOptions
+from forerun.drafters.recurrent import MIN_PROB_WHOLE, HeadOptions
 from forerun.models.heads.head import Head
 from forerun.models.heads.opening import Fit, open_head
 from forerun.targets.paged import PagedTarget
@@ -33,12 +34,21 @@ def drafter(cls: Callable[..., Any], name: str, options: HeadOptions, target: Ta
 
 def beside(cls: Callable[..., Any], head: Head, options: HeadOptions, target: Target) -> Drafter:
     """The drafter `cls` with `head`, run where the target runs."""
+    options = _priced(options, target)
     kv_tokens = target.pool.blocks * target.pool.block_size if isinstance(target, PagedTarget) else _KV_TOKENS
     made = cls(
         runner_for(head, options, target), options,
         vocab=target.spec.vocab_size, layers=target.spec.layers, kv_tokens=kv_tokens,
     )  # fmt: skip
     return cast(Drafter, made)
+
+
+def _priced(options: HeadOptions, target: Target) -> HeadOptions:
+    """The options with what a guess must be worth beside this target, where nobody said."""
+    packed = getattr(target.runner, "packed", None) if isinstance(target, PagedTarget) else None
+    if options.min_prob is not None or packed is None or set(packed.formats) <= {"f32", "bf16"}:
+        return options
+    return replace(options, min_prob=MIN_PROB_WHOLE)
 
 
 def runner_for(head: Head, options: HeadOptions, target: Target) -> Any:

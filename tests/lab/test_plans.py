@@ -39,3 +39,11 @@ def test_chains_and_trees():
 def test_what_guesses_nothing_has_no_shape():
     with pytest.raises(SpecError, match="guesses nothing"):
         plans.base_plan("none")
+
+
+def test_a_chain_of_a_drafter_that_makes_trees_says_so():
+    """What says nothing of its width is a tree there."""
+    for spec in ("eagle3", "eagle3:width=1,confidence=0", "medusa:path=x"):
+        plan = plans.chain(plans.base_plan(spec), 3)
+        again = split_plan(Spec.parse(plans.said(spec, plan)))[0]
+        assert (again.width, min(again.nodes, again.depth)) == (1, 3), plans.said(spec, plan)

@@ -74,7 +74,7 @@ class MedusaDrafter:
             depth, state = min(plan.depth, seq.room, self.config.count), self._latest.get(seq)
             if depth > 0 and plan.nodes and state is not None:
                 options = self.options
-                growths.append(Growth(seq, b, depth, plan.width, plan, options.law, self._shape, options.min_prob))
+                growths.append(Growth(seq, b, depth, plan.width, plan, options.law, self._shape, options.least))
                 states.append(state)
         if growths:
             marginals = self._runner.forward(torch.stack(states))

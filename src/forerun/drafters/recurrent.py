@@ -28,6 +28,7 @@ from forerun.models.heads.runner import RecurrentRunner
 from forerun.trees.named import shape_of
 
 BLOCK = 16
+MIN_PROB, MIN_PROB_WHOLE = 0.03, 0.12
 _NO_TREE = Tree((), ())
 
 
@@ -43,9 +44,10 @@ class HeadOptions:
     """Of the head's matrices on the native runtime: int8, bf16 or f32; what it guesses is checked all the same."""
     tree: str = ""
     """A static tree in the place of the growing one: eagle-25, medusa-63, chain-4, or a .json file of rank paths."""
-    min_prob: float = 0.03
+    min_prob: float | None = None
     """Guesses whose path is less likely than this, by the head's own account, are left out of a growing tree: a row of
-    the target's forward costs about that much of a token."""
+    the target's forward costs about that much of a token. None is 0.03, or 0.12 beside a target whose weights are
+    whole numbers, where rows cost more of a forward."""
     window: int = 0
     """Latest tokens that the head looks back on, for texts longer than it was trained on; 0 is all of them."""
     sinks: int = 4
@@ -58,10 +60,16 @@ class HeadOptions:
             raise unknown("law", self.law, ALL_LAWS)
         if self.format not in ("int8", "bf16", "f32"):
             raise unknown("format", self.format, ("int8", "bf16", "f32"))
-        number(self, "min_prob", 0.0, 0.99)
+        if self.min_prob is not None:
+            number(self, "min_prob", 0.0, 0.99)
         whole(self, "chunk", 1, 1 << 20)
         whole(self, "window", 0, 1 << 20)
         whole(self, "sinks", 0, 1 << 10)
+
+    @property
+    def least(self) -> float:
+        """`min_prob`, where nobody says for a target of floats."""
+        return MIN_PROB if self.min_prob is None else self.min_prob
 
 
 class RecurrentDrafter:
@@ -117,7 +125,7 @@ class RecurrentDrafter:
         depth = min(plan.depth, seq.room)
         if depth <= 0 or plan.nodes == 0 or seq not in self._slots:
             return None
-        growth = Growth(seq, b, depth, plan.width, plan, self.options.law, self._shape, self.options.min_prob)
+        growth = Growth(seq, b, depth, plan.width, plan, self.options.law, self._shape, self.options.least)
         return growth if self._slots.room(seq, growth.feeds) else None
 
     def _grow(self, growths: Sequence[Growth], noise: Noise) -> None:

@@ -46,7 +46,11 @@ def said(spec: str, plan: Plan) -> str:
     """The spec of the same drafter, with its own options, and this plan."""
     parsed = Spec.parse(spec)
     own = {key: value for key, value in parsed.values.items() if key not in ("depth", "width", "nodes")}
-    shape = {"depth": plan.depth} | ({"width": plan.width, "nodes": plan.nodes} if plan.width > 1 else {})
+    shape = {"depth": plan.depth}
+    if plan.width > 1:
+        shape |= {"width": plan.width, "nodes": plan.nodes}
+    elif split_plan(Spec(parsed.name, own))[0].width > 1:  # what says nothing of its width is a tree there
+        shape |= {"width": 1, "nodes": plan.depth}
     return f"{parsed.name}:{','.join(f'{key}={value}' for key, value in {**own, **shape}.items())}"
 
 
