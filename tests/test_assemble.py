@@ -7,13 +7,14 @@ The grid is named and small here; `make test-full` runs all of it.
 
 import itertools
 import json
+from dataclasses import replace
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
 import forerun
-from forerun.assemble import split_plan
+from forerun.assemble import Config, choice_for, split_plan, torch_threads, use_threads
 from forerun.core.errors import CapacityError, LoadError, LossyError, SpecError
 from forerun.core.options import Spec
 from forerun.core.plan import Plan
@@ -430,3 +431,27 @@ def test_a_cascade_is_as_wide_as_its_parts():
     assert split_plan(Spec.parse("first_of:of=ngram+eagle3"))[0] == Plan(8, 256, 4)
     assert split_plan(Spec.parse("mixed:of=ngram+eagle3"))[0] == Plan(11, 11, 4)
     assert split_plan(Spec.parse("mixed:of=ngram+eagle3,width=2,nodes=7"))[0] == Plan(11, 7, 2)
+
+
+def test_torch_s_threads_are_lent_to_the_native_runtime_and_come_back():
+    """Threads of torch that wait for work take the cores from our own; another runtime needs them again."""
+    torchs = choice_for(Config("m", runtime="torch"))
+    native = replace(torchs, runtime="native")
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(3)
+        use_threads(None, native)
+        use_threads(None, native)
+        assert torch.get_num_threads() == 1
+        with torch_threads(None):
+            assert torch.get_num_threads() == 3
+        assert torch.get_num_threads() == 1
+        use_threads(None, torchs)
+        assert torch.get_num_threads() == 3
+        torch.set_num_threads(2)
+        use_threads(None, torchs)
+        assert torch.get_num_threads() == 2, "what its owner set stays"
+        with pytest.raises(SpecError, match="threads must be"):
+            use_threads(0, native)
+    finally:
+        torch.set_num_threads(before)

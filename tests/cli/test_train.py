@@ -176,7 +176,7 @@ def test_a_killed_training_goes_on(model, corpus, data, tmp_path, capsys, monkey
         (["--taps", "2,9", "--corpus", "FRESH"], "tap 9 is past the last layer"),
         (["--loss", "mse", "--corpus", "FRESH"], "unknown loss"),
         (["--layers", "0", "--corpus", "FRESH"], "layers must be at least 1, got 0"),
-        (["--unroll", "-1", "--corpus", "FRESH"], "steps must be at least 1, got -1"),
+        (["--unroll", "-1", "--corpus", "FRESH"], "unrolled steps or heads must be at least 1, got -1"),
         (["--also", "/nowhere", "--corpus", "FRESH"], "nowhere"),
         (["--device", "gpu", "--corpus", "FRESH"], "device 'gpu' is not available"),
         (["--steps", "0"], "steps must be at least 1, got 0"),
@@ -245,7 +245,7 @@ def test_a_head_is_shown_and_written_for_others(model, tmp_path, capsys):
     ("kind", "words", "match"),
     [
         ("eagle", ["--draft-vocab", "50"], "eagle has no draft vocab to choose"),
-        ("draft", ["--unroll", "3"], "draft has no steps to choose"),
+        ("draft", ["--unroll", "3"], "draft has no unrolled steps or heads to choose"),
         ("draft", ["--layers", "7"], "from 2 to 2 of the target's 3 layers"),
         ("medusa2", ["--layers", "2"], "medusa2 has no layers to choose"),
     ],

@@ -3,6 +3,9 @@ and a draft model's start, and the lessons of both."""
 
 from __future__ import annotations
 
+from copy import copy
+from dataclasses import replace
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -10,6 +13,7 @@ from safetensors.torch import load_file, save_file
 from tiny_corpus import begun, fill, tiny_target
 
 from forerun.models.config import ModelConfig
+from forerun.testing.heads import random_config, random_head
 from forerun.testing.tiny import Tiny, write_folder
 from forerun.train.batches import Batch
 from forerun.train.decoder import Decoder, weights_of
@@ -123,3 +127,46 @@ def test_medusa_2_keeps_its_target_where_it_is_while_nothing_is_learnt(deep, mon
     _, alone = heads.lesson(heads.weights, Batch.of(samples))
     assert both.agreement[0] > 0.98
     assert both.loss == pytest.approx(0.2 * alone.loss, abs=0.05)
+
+
+@pytest.mark.parametrize(
+    ("family", "extra"),
+    [
+        ("mistral", {"sliding_window": None}),
+        ("mistral", {"sliding_window": 12}),
+        ("qwen2", {"use_sliding_window": True, "sliding_window": 8, "max_window_layers": 2}),
+        ("qwen3", {}),
+        ("llama", {}),
+    ],
+)
+def test_a_cut_s_config_says_the_windows_that_it_was_taught_with(family, extra, tmp_path):
+    """A null says that there is no window, where no word would mean 4096; layers have other numbers than they had."""
+    folder = write_folder(tmp_path, Tiny(family, hidden=32, layers=5, inner=80, max_len=512, extra=extra))
+    source = open_checkpoint(folder)
+    for layers in ((0, 1, 4), (0, 1, 2, 3, 4)):
+        cut = Cut(source, layers)
+        assert ModelConfig.from_hf(cut.settings()).windows == cut.config().windows
+
+
+def test_what_is_changed_in_training_is_not_changed_in_the_file(deep):
+    """Float32 tensors of a file are views of it, which a bridge would write into."""
+    source, _ = deep
+    for value in weights_of(source.tensors, {0: 0}).values():
+        value.zero_()
+    assert all(bool(value.any()) for value in weights_of(source.tensors, {0: 0}).values())
+
+
+@pytest.mark.parametrize("switch", ["norm_before_fc", "fc_norm"])
+def test_a_head_with_norms_before_its_joining_is_taught_without_a_scale(switch, deep):
+    """A norm and a scale by channels do not commute: the head would be taught as one function and serve as another."""
+    source, corpus = deep
+    sizes = {"intermediate_size": 80, "heads": 4, "kv_heads": 2, "head_dim": 8}
+    begun = random_head(random_config("eagle3", 264, 32, 100, **sizes, taps=(0, 1, 2), **{switch: True}), 1)
+    facts = replace(corpus.facts, taps=(0, 1, 2, 6))
+    data = copy(corpus)
+    data.facts = facts
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("forerun.train.kinds._scale", lambda *args: pytest.fail("no scale is wanted"))
+        made = pupil(Recipe("eagle3", begun=begun), data, Ends.of(source))
+    for name, value in made.finish(made.weights).head.tensors.items():
+        torch.testing.assert_close(value, begun.floats(name), msg=name)

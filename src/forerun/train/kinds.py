@@ -45,6 +45,10 @@ _HEEDED: dict[str, frozenset[str]] = {
 """Kind -> what of a recipe it heeds, beside its loss, seed and start."""
 
 
+_SAID = {"steps": "unrolled steps or heads"}
+"""What of a recipe is called otherwise by those who ask for it."""
+
+
 def check(recipe: Recipe, model: ModelConfig, taps: tuple[int, ...]) -> None:
     """SpecError for a recipe that cannot be followed with a corpus of these layers, the last one left out."""
     if recipe.kind not in TAUGHT:
@@ -53,11 +57,11 @@ def check(recipe: Recipe, model: ModelConfig, taps: tuple[int, ...]) -> None:
     for item in fields(Recipe):
         known = item.name in ("kind", "loss", "seed", "begun") or item.name in _HEEDED[recipe.kind]
         if not known and getattr(recipe, item.name) != item.default:
-            raise SpecError(f"{recipe.kind} has no {item.name.replace('_', ' ')} to choose")
+            raise SpecError(f"{recipe.kind} has no {_SAID.get(item.name, item.name.replace('_', ' '))} to choose")
     for name in ("layers", "steps", "draft_vocab"):
         value = getattr(recipe, name)
         if isinstance(value, int) and value < 1:
-            raise SpecError(f"{name.replace('_', ' ')} must be at least 1, got {value}")
+            raise SpecError(f"{_SAID.get(name, name.replace('_', ' '))} must be at least 1, got {value}")
     _vocab_size(recipe, model.vocab_size)
     if recipe.kind == "draft":
         kept_layers(model, recipe.layers or _DRAFT_LAYERS)
