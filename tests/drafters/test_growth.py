@@ -8,10 +8,11 @@ import pytest
 import torch
 
 from forerun.core.draft import Tree
-from forerun.core.noise import Noise, SeededNoise
+from forerun.core.noise import Noise, SeededNoise, hashed, paces, target_slot
 from forerun.core.params import SamplingParams
 from forerun.core.plan import Plan
 from forerun.core.seq import Seq
+from forerun.core.vocabulary import shape
 from forerun.drafters.model import ModelDrafter, ModelOptions
 from forerun.testing.gate import measure
 from forerun.testing.tables import random_table
@@ -113,3 +114,43 @@ def test_signals_are_the_model_s_own_at_temperature_1_and_change_nothing(law, te
     assert [kept.signals[n].confidence for n in range(1, len(kept))] == [
         told.signals[n].confidence for n in range(1, len(told)) if 1 not in told.path(n)
     ]
+
+
+@pytest.mark.parametrize(
+    "filters",
+    [{}, {"temperature": 0.6}, {"top_k": 4}, {"top_p": 0.8}, {"min_p": 0.1}],
+    ids=lambda filters: str(filters),
+)
+def test_foreseen_children_are_the_first_of_the_target_s_own_race(filters):
+    """Of a drafter that is the target: what it draws comes first, then who came next, each as likely as its pace."""
+    ask, law = replace(DRAWN, **filters), table_law(9, 1, order=2)
+    for seed in range(20):
+        drafter, seq = ModelDrafter(ToyTarget(law, 9), ModelOptions(law="foreseen")), Seq(0, [0], ask, 64)
+        drafter.begin(seq)
+        tree = drafter.draft([seq], Plan(3, nodes=12, width=3), SeededNoise([seed])).trees[0]
+        assert tree.law == "foreseen"
+        assert tree.drafted >= 3
+        for node, below in enumerate(tree.children()):
+            if not below:
+                continue
+            path = [tree.tokens[n] for n in tree.path(node)]
+            support, slot = shape(law([0, *path]), ask), target_slot(1 + len(path))
+            ids = torch.arange(9) if support.ids is None else support.ids
+            order = ids[
+                torch.from_numpy(paces(support.weights, hashed(seed, slot), support.ids)).argsort(descending=True)
+            ]
+            assert [tree.tokens[child] for child in below] == order[: len(below)].tolist()
+            assert tree.tokens[below[0]] == support.token(
+                SeededNoise([seed]).pick(0, slot, support.weights, support.ids)
+            )
+
+
+def test_foreseen_guesses_that_lead_by_little_are_not_grown():
+    """A token that leads its race by little is no surer than its share of all paces: chains end there."""
+    lengths = {confidence: [] for confidence in (0.0, 0.5, 0.9)}
+    for confidence, found in lengths.items():
+        draw = grown("foreseen", Plan(6, confidence=confidence), vocab=6)
+        found += [draw(SeededNoise([seed])).drafted for seed in range(40)]
+    assert lengths[0.0] == [6] * 40
+    assert all(a >= b >= c for a, b, c in zip(*lengths.values(), strict=True))
+    assert sum(lengths[0.9]) < sum(lengths[0.5]) < 0.8 * sum(lengths[0.0])

@@ -57,6 +57,9 @@ def add(parser: argparse.ArgumentParser) -> None:
     head.add_argument("--unroll", type=int, help="unrolled steps, Medusa heads, or P-EAGLE's depths")
     head.add_argument("--loss", help="kl, tv, lk or nla (kl)")
     head.add_argument("--own-end", action=argparse.BooleanOptionalAction, help="learn a vocabulary end of its own")
+    head.add_argument(
+        "--keep-end", action="store_const", const=True, help="leave the vocabulary's end of --from as it is"
+    )
     course = parser.add_argument_group("training")
     course.add_argument("--rate", type=float, default=3e-3, help="highest learning rate (0.003)")
     course.add_argument("--batch", type=int, default=2048, help="tokens of a step, padding included (2048)")
@@ -80,6 +83,7 @@ def run(args: argparse.Namespace) -> int:
         "steps": args.unroll,
         "loss": args.loss,
         "own_end": args.own_end,
+        "keep_end": args.keep_end,
     }
     given = {key: value for key, value in recipe.items() if value is not None}
     if args.draft_vocab == 0:

@@ -17,6 +17,7 @@ from typing import Protocol
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from forerun.core.errors import BrokenInvariant
@@ -52,10 +53,11 @@ class Noise(Protocol):
         """
         ...
 
-    def foresee(self, b: int, position: int, weights: Tensor, ids: Tensor | None = None) -> int:
-        """The index that the target's own draw at `position` would give if these were the target's weights.
+    def foresee(self, b: int, position: int, weights: Tensor, ids: Tensor | None = None) -> Tensor:
+        """How fast each token comes in the target's own draw at `position` if these are the target's weights.
 
-        For guesses only: the closer the weights are to the target's, the more often it is what the target draws.
+        Float64 [n]: the largest is what would be drawn, and the further it leads, the less depends on the weights. For
+        guesses only: the closer the weights are to the target's, the more often it is what the target draws.
         """
         ...
 
@@ -95,8 +97,8 @@ class SeededNoise:
     def pick(self, b: int, slot: Slot, weights: Tensor, ids: Tensor | None = None) -> int:
         return self._race(weights, hashed(self._seeds[b], slot), ids)
 
-    def foresee(self, b: int, position: int, weights: Tensor, ids: Tensor | None = None) -> int:
-        return self.pick(b, target_slot(position), weights, ids)
+    def foresee(self, b: int, position: int, weights: Tensor, ids: Tensor | None = None) -> Tensor:
+        return torch.from_numpy(paces(weights, hashed(self._seeds[b], target_slot(position)), ids))
 
 
 def hashed(seed: int, slot: Slot) -> int:
@@ -113,7 +115,16 @@ def uniform(seed: int, slot: Slot) -> float:
 
 
 def race(weights: Tensor, key: int, ids: Tensor | None = None) -> int:
-    """The index of the first to arrive: exponential times by (key, token id) over weights; never one of weight zero.
+    """The index of the first to arrive: exponential times by (key, token id) over weights; never one of weight zero."""
+    found = paces(weights, key, ids)
+    first = int(found.argmax()) if len(found) else -1
+    if first < 0 or not 0.0 < found[first] < float("inf"):
+        raise BrokenInvariant("cannot draw: no token has a positive, finite weight here")
+    return first
+
+
+def paces(weights: Tensor, key: int, ids: Tensor | None = None) -> NDArray[np.float64]:
+    """How fast each token comes [n]: its weight over an exponential time by (key, token id).
 
     In numpy, for weights on any device: a support is mostly some tens of tokens, and torch takes longer to start each
     of these operations than numpy to finish it.
@@ -130,11 +141,8 @@ def race(weights: Tensor, key: int, ids: Tensor | None = None) -> int:
     bits ^= bits >> _LAST_SHIFT
     bits >>= _SPARE_BITS
     times = -np.log((bits + 0.5) * 2.0**-52)  # of numbers inside (0, 1)
-    paces = rates / times
-    first = int(paces.argmax()) if len(paces) else -1
-    if first < 0 or not 0.0 < paces[first] < float("inf"):
-        raise BrokenInvariant("cannot draw: no token has a positive, finite weight here")
-    return first
+    found: NDArray[np.float64] = rates / times
+    return found
 
 
 def fresh_seed() -> int:

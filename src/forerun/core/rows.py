@@ -115,6 +115,15 @@ class Rows:
         """The processed distribution at temperature > 0, over the tokens that are left."""
         return self._vocabulary.shape(self.edited(b, node), self.items[b].seq.params)
 
+    def contenders(self, b: int, node: int, count: int) -> Support:
+        """`support` for guesses: where nothing rules tokens out, only the `count` likeliest; weights of any sum."""
+        params = self.items[b].seq.params
+        if params.top_k or params.top_p < 1.0 or params.min_p:
+            return self.support(b, node)
+        tokens, logs = self.likeliest(b, node, count)
+        values = torch.tensor(logs, dtype=torch.float64)
+        return Support(torch.tensor(tokens), ((values - values[0]) / params.temperature).exp())
+
     def logprobs(self, b: int, node: int, token: int, top: int) -> Logprobs:
         """Log-softmax of the target's own row at `token`, and its `top` likeliest tokens."""
         row = torch.log_softmax(_widened(self.raw(b, node)), -1)

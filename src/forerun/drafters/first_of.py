@@ -127,5 +127,5 @@ class Part:
     def pick(self, b: int, slot: Slot, weights: Tensor, ids: Tensor | None = None) -> int:
         return self._noise.pick(self._batch[b], slot, weights, ids)
 
-    def foresee(self, b: int, position: int, weights: Tensor, ids: Tensor | None = None) -> int:
+    def foresee(self, b: int, position: int, weights: Tensor, ids: Tensor | None = None) -> Tensor:
         return self._noise.foresee(self._batch[b], position, weights, ids)

@@ -2,10 +2,11 @@
 
 Chosen trees are EAGLE-2's (Li et al. 2406.16858): the likeliest nodes of a level get children, and of all that were
 seen the likeliest are kept at the end. With a static shape it says instead which ranks of which nodes are grown.
-Foreseen ones lead with the token that the target would draw there if its row
-were the model's, by the same race between tokens (Daliri et al. 2408.07978). Drawn trees (`sampled`, `distinct`) keep
-every node that was drawn, with the row it was drawn from: how many children a node gets, and whether it gets any, is
-settled before they are drawn, so the law is not bent. Of all only the nodes below which more is to grow are fed.
+In foreseen ones a node's children are the first in the race that will draw the target's token, run with the model's
+weights (Daliri et al. 2408.07978), and a child is as likely as its pace is large beside all others': without the times
+of the race that is the model's own probability. Drawn trees (`sampled`, `distinct`) keep every node that was drawn,
+with the row it was drawn from: how many children a node gets, and whether it gets any, is settled before they are
+drawn, so the law is not bent. Of all only the nodes below which more is to grow are fed.
 """
 
 from __future__ import annotations
@@ -24,12 +25,15 @@ from forerun.core.seq import Seq
 from forerun.core.work import Item
 from forerun.trees.shape import Shape
 
+CONTENDERS = 64
+"""Likeliest tokens that are looked at where the target's draw is foreseen; the rest seldom wins."""
+
 
 class Growth:
     """A tree under `seq.last`, `b` being the sequence's place in the batch that the noise knows.
 
     Of trees that are not drawn, guesses whose path is less likely than `least` are left out: their rows cost more than
-    they are worth. What is foreseen counts as sure, for no probability says whether the target's row is alike.
+    they are worth.
     Two numberings meet here: nodes (all that were drawn or considered) and fed nodes (those the model has read).
     """
 
@@ -111,33 +115,28 @@ class Growth:
         self.frontier = self._worth_feeding(range(first, len(self._tokens))) if self._levels else []
 
     def _choose(self, rows: Rows, i: int, node: int, noise: Noise) -> None:
-        """The likeliest children of `node`; before them, if draws are foreseen, what the target would draw."""
-        fed, foreseen = self._fed[node], -1
+        """The likeliest children of `node`; if draws are foreseen, those that would come first."""
+        fed, width = self._fed[node], self._room(node)
         if self.law == "foreseen":
-            foreseen = self._foresee(rows, i, node, noise)
-        width = self._room(node)
-        if foreseen < 0 and width == 1 and not self._confidence and not self._least:
+            self._foresee(rows, i, node, noise, width)
+        elif width == 1 and not self._confidence and not self._least:
             self._add(rows.argmax(i, fed), node, 0.0)
-            return
-        wanted = width - (foreseen >= 0)
-        if not wanted:
-            return
-        found = zip(*rows.likeliest(i, fed, width), strict=True)
-        for token, value in [pair for pair in found if pair[0] != foreseen][:wanted]:
-            self._add(token, node, value)
+        else:
+            for token, value in zip(*rows.likeliest(i, fed, width), strict=True):
+                self._add(token, node, value)
 
     def _room(self, node: int) -> int:
         """Most children of `node`."""
         return self._width if self._shape is None else self._shape.children[self._ranks[node]]
 
-    def _foresee(self, rows: Rows, i: int, node: int, noise: Noise) -> int:
-        """The target's draw below `node` if its row were ours: the first to be fed, whatever its probability."""
+    def _foresee(self, rows: Rows, i: int, node: int, noise: Noise, width: int) -> None:
+        """The first `width` in the target's draw below `node` if its row were ours."""
         fed = self._fed[node]
-        support = rows.support(i, fed)
-        place = noise.foresee(self._b, rows.position(i, fed), support.weights, support.ids)
-        token = support.token(place)
-        self._add(token, node, 0.0)
-        return token
+        field = rows.contenders(i, fed, CONTENDERS)
+        paces = noise.foresee(self._b, rows.position(i, fed), field.weights, field.ids)
+        first, places = paces.topk(min(width, int((paces > 0).sum())))
+        for place, share in zip(places.tolist(), (first / paces.sum()).tolist(), strict=True):
+            self._add(field.token(place), node, log(share))
 
     def _draw(self, rows: Rows, i: int, node: int, count: int, noise: Noise) -> int:
         """Draw up to `count` children of `node`; returns how many there were to draw."""

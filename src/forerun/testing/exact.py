@@ -75,10 +75,13 @@ class ExactNoise:
             raise BrokenInvariant(f"a draw was asked with weights {values} at slot {slot}")
         return self._answer((b, slot), [(index, value / total) for index, value in enumerate(values)])
 
-    def foresee(self, b: int, position: int, weights: Tensor, ids: Tensor | None = None) -> int:
-        """Any index that is possible, whatever the target will draw: what matching emits must not depend on it."""
+    def foresee(self, b: int, position: int, weights: Tensor, ids: Tensor | None = None) -> Tensor:
+        """Any possible token first, whatever the target will draw: what matching emits must not depend on it."""
         possible: list[int] = weights.nonzero().flatten().tolist()
-        return self._answer((b, (FORESIGHT, len(self._asked))), [(index, 1 / len(possible)) for index in possible])
+        answers = [(index, 1 / len(possible)) for index in possible]
+        paces = weights.double()
+        paces[self._answer((b, (FORESIGHT, len(self._asked))), answers)] += paces.sum()
+        return paces
 
     def probability(self) -> float:
         """The probability of all answers that the run was given."""

@@ -31,7 +31,7 @@ class WatchedNoise:
         self.picks.append((b, weights.clone(), answer))
         return answer
 
-    def foresee(self, b: int, position: int, weights: Tensor, ids: Tensor | None = None) -> int:
+    def foresee(self, b: int, position: int, weights: Tensor, ids: Tensor | None = None) -> Tensor:
         return self._noise.foresee(b, position, weights, ids)
 
     def _once(self, b: int, slot: Slot) -> None:

@@ -13,7 +13,7 @@ from torch import Tensor
 from forerun.core.errors import SpecError, unknown
 from forerun.models.config import ModelConfig
 from forerun.models.heads.config import Kind, MedusaConfig, RecurrentConfig
-from forerun.models.heads.head import Head
+from forerun.models.heads.head import Head, Stored
 from forerun.train.corpus import Corpus
 from forerun.train.decoder import Decoder, weights_of
 from forerun.train.draft import Cut, DraftLesson, kept_layers
@@ -39,8 +39,10 @@ _DRAFT_RATE = 0.25  # of the rate that suits heads: its layers have learnt befor
 _HEEDED: dict[str, frozenset[str]] = {
     "eagle": frozenset(("layers",)),
     "draft": frozenset(("layers",)),
-    **dict.fromkeys(("medusa", "medusa2"), frozenset(("draft_vocab", "steps", "decay", "own_end"))),
-    **dict.fromkeys(("eagle3", "p-eagle", "mtp"), frozenset(("draft_vocab", "steps", "decay", "own_end", "layers"))),
+    **dict.fromkeys(("medusa", "medusa2"), frozenset(("draft_vocab", "steps", "decay", "own_end", "keep_end"))),
+    **dict.fromkeys(
+        ("eagle3", "p-eagle", "mtp"), frozenset(("draft_vocab", "steps", "decay", "own_end", "keep_end", "layers"))
+    ),
 }
 """Kind -> what of a recipe it heeds, beside its loss, seed and start."""
 
@@ -65,6 +67,8 @@ def check(recipe: Recipe, model: ModelConfig, taps: tuple[int, ...]) -> None:
     _vocab_size(recipe, model.vocab_size)
     if recipe.kind == "draft":
         kept_layers(model, recipe.layers or _DRAFT_LAYERS)
+    if recipe.keep_end and (recipe.begun is None or not recipe.begun.own_end or recipe.draft_vocab != "auto"):
+        raise SpecError("to keep an end, begin from a head that has one of its own, and with its words")
     if begun := recipe.begun:
         c = begun.config
         if recipe.kind == "draft":
@@ -122,19 +126,22 @@ def _medusa(recipe: Recipe, corpus: Corpus, ends: Ends, words: Tensor | None) ->
         weights |= carried(weights, recipe.begun, recipe.begun.floats, words)
     decay = recipe.decay or 0.8
 
-    def head(w: Mapping[str, Tensor]) -> Head:
-        return Head(config, detached({name: w[name] for name in weights}), words, corpus.facts.fingerprint)
+    kept = _kept(recipe)
 
+    def head(w: Mapping[str, Tensor]) -> Head:
+        return Head(config, {**detached({n: w[n] for n in weights}), **kept}, words, corpus.facts.fingerprint)
+
+    still = dict.fromkeys(kept, 0.0)
     if recipe.kind == "medusa":
         lesson = MedusaLesson(config, ends, words, decay, recipe.loss)
-        return Pupil(weights, lesson, lambda w: MadeHead(head(w)), mark=mark_of(words))
+        return Pupil(weights, lesson, lambda w: MadeHead(head(w)), still, mark=mark_of(words))
     whole = Cut(ends.source, tuple(range(model.layers)))
     of_target = weights_of(ends.source.tensors, {n: n for n in range(model.layers)})
     return Pupil(
         weights | of_target,
         TunedLesson(config, Decoder(model), ends, words, decay, recipe.loss),
         lambda w: MadePair(whole.made({name: w[name] for name in of_target}), head(w)),
-        dict.fromkeys(of_target, TARGET_RATE),
+        dict.fromkeys(of_target, TARGET_RATE) | still,
         LATE,
         mark_of(words),
     )
@@ -174,10 +181,19 @@ def _recurrent(recipe: Recipe, corpus: Corpus, ends: Ends, words: Tensor | None)
         cls = ParallelLesson if kind == "p-eagle" else UnrolledLesson
         lesson = cls(**common, steps=recipe.steps or steps, decay=recipe.decay or decay)
 
-    def finish(w: Mapping[str, Tensor]) -> MadeHead:
-        return MadeHead(Head(config, folded(config, detached(w), scale), words, facts.fingerprint))
+    kept = _kept(recipe)
 
-    return Pupil(weights, lesson, finish, mark=mark_of(words, scale))
+    def finish(w: Mapping[str, Tensor]) -> MadeHead:
+        return MadeHead(Head(config, {**folded(config, detached(w), scale), **kept}, words, facts.fingerprint))
+
+    return Pupil(weights, lesson, finish, dict.fromkeys(kept, 0.0), mark=mark_of(words, scale))
+
+
+def _kept(recipe: Recipe) -> dict[str, Stored]:
+    """Vocabulary ends that stay those of the head that it begins from, as that one stores them."""
+    if not recipe.keep_end or recipe.begun is None:
+        return {}
+    return {name: stored for name, stored in recipe.begun.tensors.items() if name in recipe.begun.config.ends}
 
 
 def folded(c: RecurrentConfig, w: dict[str, Tensor], scale: Tensor) -> dict[str, Tensor]:

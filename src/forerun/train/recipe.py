@@ -29,6 +29,9 @@ class Recipe:
     """Words that it can guess; None is all, auto 16384 where the target has more."""
     own_end: bool | None = None
     """Whether the vocabulary's end is learnt too (else it is the target's)."""
+    keep_end: bool = False
+    """Whether the end of the head that it begins from stays as it is, bit for bit: shorter steps, and of the folder
+    only the rest differs."""
     layers: int | None = None
     """Decoder layers: 1 of heads, 4 of draft models."""
     steps: int | None = None
@@ -48,7 +51,7 @@ class Pupil:
     lesson: Lesson
     finish: Callable[[Mapping[str, Tensor]], Made]
     gentle: Mapping[str, float] = field(default_factory=dict)
-    """Tensors that know something already: AdamW steps at this share of the rate."""
+    """Tensors that know something already: AdamW steps at this share of the rate; at 0 they stay as they are."""
     late: float = 0.0
     """Share of the course during which those only come up to that rate."""
     mark: str = ""

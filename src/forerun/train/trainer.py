@@ -62,7 +62,7 @@ class Course:
     patience: int = 3
     """Measurements in a row without a better tau after which it ends."""
     gentle: Mapping[str, float] = field(default_factory=dict)
-    """Tensors that know something already: AdamW steps at this share of the rate."""
+    """Tensors that know something already: AdamW steps at this share of the rate; at 0 they stay as they are."""
     late: float = 0.0
     """Share of the course during which those only come up to that rate."""
 
@@ -217,15 +217,15 @@ class Optimiser:
     """
 
     def __init__(self, weights: Mapping[str, Tensor], course: Course) -> None:
-        for value in weights.values():
-            value.requires_grad_(True)
+        for name, value in weights.items():
+            value.requires_grad_(course.gentle.get(name) != 0.0)
         rest = {name: value for name, value in weights.items() if name not in course.gentle}
         wide = [value for name, value in rest.items() if value.ndim == 2 and "lm_head" not in name]
         groups: list[dict[str, Any]] = [
             {"params": [value for value in rest.values() if value.ndim != 2], "scale": 1.0},
             {"params": [value for name, value in rest.items() if value.ndim == 2 and "lm_head" in name], "scale": 0.2},
         ]
-        for share in sorted({*course.gentle.values()}):
+        for share in sorted({*course.gentle.values()} - {0.0}):
             held = [weights[name] for name, of in course.gentle.items() if of == share]
             groups.append({"params": held, "scale": share, "gentle": True})
         self._parts: list[torch.optim.Optimizer] = []

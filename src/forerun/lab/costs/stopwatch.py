@@ -77,7 +77,7 @@ class _Noise:
     def pick(self, b: int, slot: Slot, weights: Tensor, ids: Tensor | None = None) -> int:
         return self.tally.time("draw", self.noise.pick, b, slot, weights, ids)
 
-    def foresee(self, b: int, position: int, weights: Tensor, ids: Tensor | None = None) -> int:
+    def foresee(self, b: int, position: int, weights: Tensor, ids: Tensor | None = None) -> Tensor:
         return self.noise.foresee(b, position, weights, ids)
 
 

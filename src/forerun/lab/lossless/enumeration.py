@@ -157,5 +157,5 @@ class _Seated:
     def pick(self, b: int, slot: Slot, weights: Tensor, ids: Tensor | None = None) -> int:
         return self.noise.pick(self.seats[b], slot, weights, ids)
 
-    def foresee(self, b: int, position: int, weights: Tensor, ids: Tensor | None = None) -> int:
+    def foresee(self, b: int, position: int, weights: Tensor, ids: Tensor | None = None) -> Tensor:
         return self.noise.foresee(self.seats[b], position, weights, ids)

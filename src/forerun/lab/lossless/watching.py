@@ -122,5 +122,5 @@ class _Asked:
         self.draws[b, slot] = Support(ids, weights)
         return self._noise.pick(b, slot, weights, ids)
 
-    def foresee(self, b: int, position: int, weights: Tensor, ids: Tensor | None = None) -> int:
+    def foresee(self, b: int, position: int, weights: Tensor, ids: Tensor | None = None) -> Tensor:
         return self._noise.foresee(b, position, weights, ids)
