@@ -126,3 +126,63 @@ def test_long_prompts_are_read_in_chunks_and_windows(model, tmp_path):
     for options in ("chunk=16", "chunk=16,window=12,sinks=2", "window=64"):
         with forerun.load(model, f"eagle3:path={path},{options}", kv_tokens=512, chunk=32) as engine:
             assert engine.generate(prompt, max_tokens=40).choices[0].token_ids == want
+
+
+def told(result) -> tuple:
+    """What an answer was, and what of it was drafted and stood."""
+    choice = result.choices[0]
+    return choice.token_ids, choice.stats.drafted, choice.stats.accepted, choice.stats.target_passes
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
+@pytest.mark.parametrize("spec", [*KINDS, "mixed:of=ngram[min=1]+"])
+def test_a_second_turn_is_not_read_again(spec, runtime, model, tmp_path):
+    """What heads made of a beginning is kept beside the target's memory of it, and drafts are those of a head that has
+    read all. Three turns, others between them, and one that goes another way inside a shared block."""
+    kind = "eagle3" if spec.startswith("mixed") else spec
+    path = folder_of(tmp_path, kind)
+    drafter = f"{spec}eagle3[path={path}]" if spec.startswith("mixed") else f"{kind}:path={path}"
+    draw = torch.Generator().manual_seed(3)
+    first, more, other = (torch.randint(0, 250, (count,), generator=draw).tolist() for count in (70, 30, 40))
+    found = {}
+    for reuse in (True, False):
+        with forerun.load(model, drafter, runtime=runtime, kv_tokens=2048, reuse=reuse) as engine:
+            one = engine.generate(first, max_tokens=24, ignore_eos=True)
+            turns = [one, engine.generate(other, max_tokens=20, ignore_eos=True)]
+            talk = [*first, *one.choices[0].token_ids, *more]
+            for prompt in (talk, [*talk, *more], [*talk[:50], *other]):
+                turns += engine.generate_batch([prompt, other], max_tokens=24, ignore_eos=True)
+            found[reuse] = turns
+            for part in getattr(engine.parts.drafter, "drafters", [engine.parts.drafter]):
+                if hasattr(part, "_slots"):
+                    part._slots.pool.check_integrity()
+    assert [turn.choices[0].token_ids for turn in found[True]] == [turn.choices[0].token_ids for turn in found[False]]
+    reused = [turn.choices[0].stats.reused for turn in found[True]]
+    assert not any(turn.choices[0].stats.reused for turn in found[False])
+    assert reused[2] >= 64, "the first prompt whole"
+    if not spec.startswith("mixed"):  # where lookups speak alone, the head reads nothing
+        assert [count > 0 for count in reused] == [False, False, *[True] * 6]
+        assert reused[4] >= reused[2] + 30
+    if spec in ("eagle", "eagle3", "p-eagle", "mtp"):  # Medusa's first draft waits for a state
+        assert [told(turn) for turn in found[True]] == [told(turn) for turn in found[False]]
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
+def test_texts_longer_than_memory_share_their_beginning_and_stay_right(runtime, model, tmp_path):
+    """A text that outgrows the head's memory is read anew from its latest; what others share of it stays as it was."""
+    path = folder_of(tmp_path, "eagle3")
+    head = torch.randint(0, 250, (40,), generator=torch.Generator().manual_seed(4)).tolist()
+    found = {}
+    for reuse in (True, False):
+        with forerun.load(model, f"eagle3:path={path}", runtime=runtime, kv_tokens=512, reuse=reuse) as engine:
+            slots = engine.parts.drafter._slots
+            slots._most = 96  # as if the head had learnt from short texts
+            answers, copied, copy = [], [], slots._copy
+            slots._copy = lambda copies, copied=copied, copy=copy: copied.extend(copies) or copy(copies)
+            for most in (4, 100, 4, 100):
+                prompts = [[*head, 1, 2], [*head, 9, 1, 2], [*head, 3]]
+                answers += engine.generate_batch(prompts, max_tokens=most, ignore_eos=True)
+                slots.pool.check_integrity()
+            found[reuse] = [told(answer) for answer in answers]
+            assert bool(copied) == reuse, "a block that others share is copied before it is written"
+    assert found[True] == found[False]

@@ -20,9 +20,10 @@ from forerun.control.fixed import Fixed
 from forerun.core.clock import NO_CLOCK, Clock, PhaseClock
 from forerun.core.errors import LossyError, SpecError, unknown
 from forerun.core.options import Spec, build, coerce, documented
-from forerun.core.plan import MAX_NODES, Plan
+from forerun.core.plan import MAX_DEPTH, MAX_NODES, Plan
 from forerun.core.protocols import Drafter, Target, Verifier
 from forerun.core.vocabulary import PLAIN, Vocabulary
+from forerun.drafters.first_of import runs_model
 from forerun.drafters.names import CASCADES, DRAFTERS, HEADS, Entry, drafter_entry
 from forerun.engine.engine import Engine
 from forerun.engine.step import Parts
@@ -34,6 +35,9 @@ from forerun.text.words import TextWords
 from forerun.trees.named import shape_of
 from forerun.verify.names import verifier
 from forerun.weights.pull import resolve
+
+CPU_ROWS = 12
+"""Rows of a forward that cost a CPU little more than one: from here on each costs as much as it computes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,13 +120,15 @@ def foundation(config: Config) -> Foundation:
 def engine_over(base: Foundation, drafter: str, made: Drafter | None = None) -> Engine:
     """An engine over `base` with the drafter of that spec; `made` is one with these options that exists already."""
     spec, config = Spec.parse(named(drafter)), base.config
-    plan, up_to, values = split_plan(spec)
+    plan, limits, values = split_plan(spec)
     verify = verifier(config.verify)
     part = made or make_drafter(spec.name, values, base.target, base.words, config)
+    if limits.rows is None and choice_for(config).runtime == "native" and runs_model(part):
+        limits = replace(limits, rows=max(CPU_ROWS, plan.most(MAX_DEPTH) + 1))
     check_pairing(base.target, part, verify, plan)
     return Engine(
         Parts(base.target, part, verify, base.vocabulary),
-        Fixed(plan if spec.name != "none" else Plan.none(), up_to),
+        Fixed(plan if spec.name != "none" else Plan.none(), limits.up_to, limits.rows),
         words=base.words,
         eos_ids=base.eos_ids,
         chunk=config.chunk,
@@ -236,9 +242,9 @@ def make_clock(config: Config) -> Clock:
     return PhaseClock(torch.cuda.synchronize if config.device.startswith("cuda") else None)
 
 
-def split_plan(spec: Spec) -> tuple[Plan, int | None, dict[str, object]]:
-    """The plan that a drafter's options describe (those of depth, nodes, width, confidence that it heeds), its batch
-    limit, and the drafter's own options."""
+def split_plan(spec: Spec) -> tuple[Plan, Limits, dict[str, object]]:
+    """The plan that a drafter's options describe (those of depth, nodes, width, confidence that it heeds), its
+    limits in a batch, and the drafter's own options."""
     entry = drafter_entry(spec.name)
     own = own_options(spec.name)
     shared = set(shared_options(entry))
@@ -252,12 +258,12 @@ def split_plan(spec: Spec) -> tuple[Plan, int | None, dict[str, object]]:
     if spec.name in CASCADES:
         wanted |= _widest(spec, wanted)
     given = {**wanted, **{key: value for key, value in spec.values.items() if key in shared}}
-    limit = build(UpTo, {key: given.pop(key) for key in ("up_to",) if key in given}, spec.name)
+    limits = build(Limits, {key: given.pop(key) for key in documented(Limits) if key in given}, spec.name)
     own_values = {key: value for key, value in spec.values.items() if key not in shared}
     plan = build(Plan, given, spec.name)
     if tree and plan.width < shape.width:
         raise SpecError(f"the tree {tree} has nodes with {shape.width} children, width={plan.width} allows fewer")
-    return plan, limit.up_to, own_values
+    return plan, limits, own_values
 
 
 def _widest(spec: Spec, wanted: Mapping[str, object]) -> dict[str, object]:
@@ -291,15 +297,18 @@ def shared_options(entry: Entry) -> dict[str, tuple[object, str]]:
         return {}
     plan = {name: found for name, found in documented(Plan).items() if name in entry.heeds}
     wanted = {key: (value, plan[key][1]) for key, value in entry_plan(entry).items()}
-    return {**plan, **wanted, **documented(UpTo)}
+    return {**plan, **wanted, **documented(Limits)}
 
 
 @dataclass(frozen=True, slots=True)
-class UpTo:
-    """The batch size above which no drafts are made."""
+class Limits:
+    """How much of a plan is left in a batch."""
 
     up_to: int | None = None
     """No drafts where more sequences than this decode at once; none is no limit."""
+    rows: int | None = None
+    """Rows of a forward, the roots' included, that sequences which decode at once share. None: for a drafter that runs
+    a model, on the CPU's runtime, 12 or what one sequence may fill alone; else no limit."""
 
 
 def make_drafter(
@@ -328,8 +337,10 @@ def cascade(
     stands in brackets."""
     parts = _parts(name, of)
     split = [split_plan(part) for part in parts]
-    if odd := [part.name for part, (_, up_to, _) in zip(parts, split, strict=True) if up_to is not None]:
-        raise SpecError(f"up_to is of the whole {name}, not of {odd[0]} in it: give it outside the brackets")
+    if odd := [part.name for part, (_, limits, _) in zip(parts, split, strict=True) if limits != Limits()]:
+        raise SpecError(
+            f"up_to and rows are of the whole {name}, not of {odd[0]} in it: give them outside the brackets"
+        )
     drafters = [
         make_drafter(part.name, own, target, words, config) for part, (*_, own) in zip(parts, split, strict=True)
     ]

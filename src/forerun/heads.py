@@ -35,10 +35,10 @@ def drafter(cls: Callable[..., Any], name: str, options: HeadOptions, target: Ta
 def beside(cls: Callable[..., Any], head: Head, options: HeadOptions, target: Target) -> Drafter:
     """The drafter `cls` with `head`, run where the target runs."""
     options = _priced(options, target)
-    kv_tokens = target.pool.blocks * target.pool.block_size if isinstance(target, PagedTarget) else _KV_TOKENS
+    pool = target.pool if isinstance(target, PagedTarget) else None
     made = cls(
-        runner_for(head, options, target), options,
-        vocab=target.spec.vocab_size, layers=target.spec.layers, kv_tokens=kv_tokens,
+        runner_for(head, options, target), options, vocab=target.spec.vocab_size, layers=target.spec.layers,
+        kv_tokens=pool.blocks * pool.block_size if pool else _KV_TOKENS, remember=pool is not None and pool.remember,
     )  # fmt: skip
     return cast(Drafter, made)
 

@@ -189,7 +189,7 @@ def test_every_option_of_a_drafter_is_documented(name):
     page = ROOT / "docs" / "drafters.md"
     own, common = section(page, name), section(page, "What all of them understand")
     assert own, f"{name} has no section"
-    plan = {"depth", "nodes", "width", "confidence", "up_to"}
+    plan = {"depth", "nodes", "width", "confidence", "up_to", "rows"}
     for option in describe_drafters()[name]["options"]:
         if option["name"] in plan:
             assert f"| `{option['name']}` |" in common, option

@@ -235,6 +235,31 @@ def test_105_no_draft_is_asked_for_above_the_batch_limit():
     assert Fixed(Plan(4), up_to=4).plan(Load(5, 0, 0, 1)) == Plan.none()
 
 
+def test_sequences_share_the_rows_of_a_forward():
+    plan = Plan(5, nodes=11, width=4)
+    shared = Fixed(plan, rows=12)
+    nodes = {running: shared.plan(Load(running, 0, 0, 1)).nodes for running in (1, 2, 4, 6, 7, 12, 40)}
+    assert nodes == {1: 11, 2: 5, 4: 2, 6: 1, 7: 0, 12: 0, 40: 0}
+    assert not shared.plan(Load(7, 0, 0, 1))
+    assert shared.plan(Load(1, 0, 0, 1)) is plan
+    with pytest.raises(SpecError, match="rows must be"):
+        Fixed(plan, rows=-1)
+    most = []
+
+    class Counted(ScriptedDrafter):
+        def draft(self, seqs, plan, noise):
+            found = super().draft(seqs, plan, noise)
+            most.append((len(seqs), sum(tree.drafted + 1 for tree in found.trees)))
+            return found
+
+    drafter = Counted(always([1, 1, 1, 1, 1]))
+    engine = toy_engine(table_law(V, 1), drafter, vocab_size=V, eos_ids=(), controller=Fixed(Plan(5), rows=6))
+    for batch in (1, 2, 3, 4):
+        engine.generate_batch([[i] for i in range(batch)], max_tokens=10)
+    assert {count for count, _ in most} >= {1, 2, 3}
+    assert max(rows for _, rows in most) == 6
+
+
 def test_112_free_memory_is_what_it_was_after_every_ending():
     rng = random.Random(0)
     target = ToyTarget(table_law(V, 1), V)

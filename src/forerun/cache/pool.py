@@ -9,7 +9,7 @@ possible: a lone sequence then lies in one piece and its keys can be read withou
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
@@ -79,16 +79,25 @@ class BlockPool:
         if key in self._tables:
             raise BrokenInvariant(f"{key!r} is open already: release it before it begins again")
         table = self._tables[key] = Table()
+        for record, block in self._known(tokens):
+            self._own(block)
+            table.append(block)
+            table.records.append(record)
+        return len(table.blocks) * self.block_size
+
+    def known(self, tokens: Sequence[int]) -> int:
+        """How many leading tokens `open` would find in memory."""
+        return sum(self.block_size for _ in self._known(tokens))
+
+    def _known(self, tokens: Sequence[int]) -> Iterator[tuple[int, int]]:
+        """Record and block of each leading block of `tokens` that is in memory."""
         size, record = self.block_size, ROOT
         for start in range(0, len(tokens) - size, size):
             hit = self._found.get((record, tuple(tokens[start : start + size])))
             if hit is None:
-                break
+                return
             record, block = hit
-            self._own(block)
-            table.append(block)
-            table.records.append(record)
-        return len(table.blocks) * size
+            yield record, block
 
     def grow(self, key: Hashable, held: int, length: int) -> list[tuple[int, int]] | None:
         """Make room to write tokens [held, length): all or nothing, None if there is no room.

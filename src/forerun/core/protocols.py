@@ -118,6 +118,17 @@ class Remembers(Protocol):
         ...
 
 
+@runtime_checkable
+class Recalls(Protocol):
+    """A drafter with taps that keeps what it made of earlier sequences' beginnings: without it the target must read all
+    of every sequence, since of tokens that are not read there are no hidden states."""
+
+    def recall(self, seq: Seq, held: int) -> int:
+        """How many of the `held` leading tokens of a sequence that is to begin the target need not read again for this
+        drafter's sake."""
+        ...
+
+
 class Verifier(Protocol):
     """Decides which path of a draft stands: a pure function of draft, rows and noise."""
 

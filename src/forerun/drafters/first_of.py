@@ -17,7 +17,7 @@ from forerun.core.draft import Draft, Law, Verdict
 from forerun.core.errors import SpecError
 from forerun.core.noise import Noise, Slot
 from forerun.core.plan import MAX_DEPTH, MAX_NODES, Plan
-from forerun.core.protocols import Drafter, Remembers
+from forerun.core.protocols import Drafter, Recalls, Remembers
 from forerun.core.rows import Rows
 from forerun.core.seq import Seq
 
@@ -63,6 +63,13 @@ class FirstOf:
         """All begin."""
         for drafter in self.drafters:
             drafter.begin(seq)
+
+    def recall(self, seq: Seq, held: int) -> int:
+        """What all with taps know."""
+        for drafter in self.drafters:
+            if drafter.taps:
+                held = drafter.recall(seq, held) if isinstance(drafter, Recalls) else 0
+        return held
 
     def read(self, rows: Rows) -> None:
         """Those with taps read, each its own layers."""

@@ -24,12 +24,21 @@ from forerun.trees.named import shape_of
 
 
 class MedusaDrafter:
-    """Drafts with `runner`'s heads for a target of `vocab` words and `layers` layers."""
+    """Drafts with `runner`'s heads for a target of `vocab` words and `layers` layers; they have no memory of slots."""
 
     name = "medusa"
     Options: type = HeadOptions
 
-    def __init__(self, runner: MedusaRunner, options: HeadOptions, *, vocab: int, layers: int, kv_tokens: int) -> None:
+    def __init__(
+        self,
+        runner: MedusaRunner,
+        options: HeadOptions,
+        *,
+        vocab: int,
+        layers: int,
+        kv_tokens: int = 0,
+        remember: bool = True,
+    ) -> None:
         config = runner.head.config
         assert isinstance(config, MedusaConfig)
         self.options, self.config = options, config
@@ -42,6 +51,10 @@ class MedusaDrafter:
     def begin(self, seq: Seq) -> None:
         """Open the sequence."""
         self._latest[seq] = None
+
+    def recall(self, seq: Seq, held: int) -> int:
+        """All: what counts is the state of the last token alone."""
+        return held
 
     def read(self, rows: Rows) -> None:
         """Note the target's state of each sequence's last certain token."""

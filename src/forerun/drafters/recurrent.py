@@ -75,14 +75,21 @@ class HeadOptions:
 class RecurrentDrafter:
     """Drafts with `runner`'s head for a target of `vocab` words and `layers` layers.
 
-    `kv_tokens` slots are shared by all open sequences.
+    `kv_tokens` slots are shared by all open sequences; with `remember` they outlive them until memory is needed.
     """
 
     name = "recurrent"
     Options: type = HeadOptions
 
     def __init__(
-        self, runner: RecurrentRunner, options: HeadOptions, *, vocab: int, layers: int, kv_tokens: int
+        self,
+        runner: RecurrentRunner,
+        options: HeadOptions,
+        *,
+        vocab: int,
+        layers: int,
+        kv_tokens: int,
+        remember: bool = True,
     ) -> None:
         config = runner.head.config
         assert isinstance(config, RecurrentConfig)
@@ -93,11 +100,15 @@ class RecurrentDrafter:
         self._runner, self._vocab = runner, vocab
         blocks = max(1, kv_tokens // BLOCK)
         runner.open(blocks, BLOCK)
-        self._slots = Slots(blocks, BLOCK, config.max_len, options.window, options.sinks)
+        self._slots = Slots(blocks, BLOCK, config.max_len, runner.copy_blocks, options.window, options.sinks, remember)
 
     def begin(self, seq: Seq) -> None:
         """Open the sequence; its slots come from the target's forwards."""
         self._slots.begin(seq)
+
+    def recall(self, seq: Seq, held: int) -> int:
+        """Tokens whose slots are remembered."""
+        return self._slots.recall(seq, held)
 
     def read(self, rows: Rows) -> None:
         """Note the target's features of certain tokens."""

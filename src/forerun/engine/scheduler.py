@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from forerun.core.errors import CapacityError, SpecError
 from forerun.core.plan import Load, Plan
-from forerun.core.protocols import Drafter, Target
+from forerun.core.protocols import Drafter, Recalls, Target
 from forerun.core.seq import Seq
 from forerun.core.work import Item
 
@@ -104,12 +104,13 @@ class Scheduler:
     def _begin(self, seq: Seq) -> int:
         """Open a sequence in the target; returns how many of its tokens need not be read.
 
-        A drafter with taps needs all of them read: of tokens that are shared it would see no hidden states.
+        A drafter with taps needs those read that it does not know itself: of tokens that are not read it would see no
+        hidden states.
         """
         reused = self._target.begin(seq)
         if reused and self._drafter.taps:
-            self._target.truncate(seq, 0)
-            return 0
+            reused = self._drafter.recall(seq, reused) if isinstance(self._drafter, Recalls) else 0
+            self._target.truncate(seq, reused)
         return reused
 
     def _would_repeat(self, seq: Seq) -> bool:

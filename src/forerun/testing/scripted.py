@@ -43,7 +43,7 @@ class ScriptedDrafter:
         guess = self._guess(seq)
         if isinstance(guess, Tree):
             return guess
-        return Tree.chain(seq.last, list(guess)[: min(plan.depth, seq.room)])
+        return Tree.chain(seq.last, list(guess)[: min(plan.depth, plan.nodes, seq.room)])
 
     def accept(self, seqs: Sequence[Seq], draft: Draft, rows: Rows, verdict: Verdict) -> None:
         self.verdicts.append(verdict)

@@ -49,6 +49,10 @@ class NativeRecurrent:
             ) from error
         return self._memory.nbytes
 
+    def copy_blocks(self, copies: Sequence[tuple[int, int]]) -> None:
+        for source, target in copies:
+            self._memory.copy_block(source, target)
+
     def forward(self, parts: Sequence[Part], tokens: Sequence[int], features: Tensor, own: bool) -> HeadForward:
         items = [(part.start, part.certain, part.seen, part.tree.parents, part.table.blocks) for part in parts]
         rows = np.ascontiguousarray(features.numpy(), np.float32)

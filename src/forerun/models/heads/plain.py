@@ -42,7 +42,11 @@ class TorchRecurrent:
         self._memory = KVMemory(shape, blocks * block_size, self._device)
         padded = self._device.type != "cpu"
         self._viewer = Viewer(self._memory, block_size, frozenset([None]), c.heads // c.kv_heads, self._dtype, padded)
+        self._block_size = block_size
         return self._memory.bytes
+
+    def copy_blocks(self, copies: Sequence[tuple[int, int]]) -> None:
+        self._memory.copy_blocks(copies, self._block_size)
 
     @torch.inference_mode()
     def forward(self, parts: Sequence[Part], tokens: Sequence[int], features: Tensor, own: bool) -> HeadForward:

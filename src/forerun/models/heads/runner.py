@@ -36,6 +36,10 @@ class RecurrentRunner(Protocol):
         """Take memory for keys and values and return its bytes; called once, first. CapacityError if it cannot be."""
         ...
 
+    def copy_blocks(self, copies: Sequence[tuple[int, int]]) -> None:
+        """Copy whole blocks (from, to)."""
+        ...
+
     def forward(self, parts: Sequence[Part], tokens: Sequence[int], features: Tensor, own: bool) -> HeadForward:
         """Feed slots of (token, feature): features [T, F] of the target, or, if `own`, states [T, H] of earlier steps.
 
