@@ -54,3 +54,21 @@ def test_spaces_around_a_key_make_no_second_one():
     assert Spec.parse(" ngram : min = 1 ").values == {"min": "1"}
     with pytest.raises(SpecError, match="twice"):
         Spec.parse("ngram:min=1, min=2")
+
+
+def test_options_are_known_where_the_source_is_gone(monkeypatch):
+    """A package is changed under a training of an hour: what options mean is then unknown, not what they are."""
+    import inspect
+
+    from forerun.core.options import documented
+    from forerun.core.plan import Plan
+
+    assert documented(Plan)["depth"][1]
+
+    def gone(cls):
+        raise OSError("could not find class definition")
+
+    monkeypatch.setattr(inspect, "getsource", gone)
+    found = documented(Plan)
+    assert found["nodes"] == (256, "")
+    assert set(found) == {"depth", "nodes", "width", "confidence", "signals"}

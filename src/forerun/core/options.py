@@ -93,7 +93,10 @@ def _called(kind: Any) -> str:
 
 
 def documented(cls: type[Any]) -> dict[str, tuple[object, str]]:
-    """Fields of a dataclass, inherited ones too, with their defaults and the docstrings under them in the source."""
+    """Fields of a dataclass, inherited ones too, with their defaults and the docstrings under them in the source.
+
+    Texts are empty where the source cannot be read, as where a package was changed under a running process.
+    """
     texts: dict[str, str] = {}
     for owner in reversed([base for base in cls.__mro__ if is_dataclass(base)]):
         texts |= _field_texts(owner)
@@ -104,8 +107,11 @@ def documented(cls: type[Any]) -> dict[str, tuple[object, str]]:
 
 
 def _field_texts(cls: type[Any]) -> dict[str, str]:
-    tree = ast.parse(textwrap.dedent(inspect.getsource(cls))).body[0]
     texts: dict[str, str] = {}
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(cls))).body[0]
+    except (OSError, TypeError, SyntaxError, IndexError):
+        return texts
     for statement, after in itertools.pairwise(tree.body if isinstance(tree, ast.ClassDef) else []):
         said = after.value if isinstance(after, ast.Expr) else None
         if isinstance(statement, ast.AnnAssign) and isinstance(said, ast.Constant):
