@@ -282,7 +282,7 @@ def _widest(spec: Spec, wanted: Mapping[str, object]) -> dict[str, object]:
 
 def entry_plan(entry: Entry) -> dict[str, object]:
     """How far a drafter guesses if nobody says."""
-    wanted = {"depth": entry.depth, "nodes": entry.nodes, "width": entry.width, "confidence": entry.confidence}
+    wanted = {"depth": entry.depth, "nodes": entry.nodes, "width": entry.width}
     return {key: value for key, value in wanted.items() if value is not None}
 
 

@@ -33,7 +33,7 @@ class Growth:
     """A tree under `seq.last`, `b` being the sequence's place in the batch that the noise knows.
 
     Of trees that are not drawn, guesses whose path is less likely than `least` are left out: their rows cost more than
-    they are worth.
+    they are worth. Below those less likely than `grown` nothing is grown, where that takes a forward.
     Two numberings meet here: nodes (all that were drawn or considered) and fed nodes (those the model has read).
     """
 
@@ -47,6 +47,7 @@ class Growth:
         law: Law,
         shape: Shape | None = None,
         least: float = 0.0,
+        grown: float = 0.0,
     ) -> None:
         self.seq = seq
         self.law: Law = "chosen" if seq.params.greedy else law
@@ -57,8 +58,8 @@ class Growth:
         self._ranks: dict[int, tuple[int, ...]] = {0: ()}  # with a shape: each node's path of ranks
         self._width = width
         self._limit = plan.nodes
-        self._confidence = plan.confidence
         self._least = 0.0 if self._drawn or shape is not None else least
+        self._grown = max(plan.confidence, self._least, 0.0 if shape is not None else grown)
         self._levels = min(depth, plan.nodes) if shape is None else min(depth, shape.depth)
         self._tokens = [seq.last]
         self._parents = [-1]
@@ -119,7 +120,7 @@ class Growth:
         fed, width = self._fed[node], self._room(node)
         if self.law == "foreseen":
             self._foresee(rows, i, node, noise, width)
-        elif width == 1 and not self._confidence and not self._least:
+        elif width == 1 and not self._grown:
             self._add(rows.argmax(i, fed), node, 0.0)
         else:
             for token, value in zip(*rows.likeliest(i, fed, width), strict=True):
@@ -172,11 +173,10 @@ class Growth:
     def _worth_feeding(self, level: Sequence[int]) -> list[int]:
         """The likeliest nodes of a level that more may grow below: not what ends the answer, nor a twin."""
         first = {(self._parents[node], self._tokens[node]): node for node in reversed(level)}
-        worth = max(self._confidence, self._least)
         alive = [
             node
             for node in sorted(first.values())
-            if self._tokens[node] not in self.seq.stop_ids and exp(self._scores[node]) >= worth
+            if self._tokens[node] not in self.seq.stop_ids and exp(self._scores[node]) >= self._grown
         ]
         if self._shape is not None:
             return [node for node in alive if self._ranks[node] in self._shape.children]

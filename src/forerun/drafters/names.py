@@ -24,7 +24,6 @@ class Entry:
     nodes: int | None = None
     width: int | None = None
     """Of trees, if nobody says: None leaves a plan's own."""
-    confidence: float | None = None
 
     def load(self) -> type[Any]:
         """The drafter's class."""
@@ -63,19 +62,13 @@ DRAFTERS: dict[str, Entry] = {
     ),
     "model": Entry("forerun.drafters.model:ModelDrafter", "a smaller model with the same tokenizer", MODEL, 4),
     "skip": Entry("forerun.drafters.skip:SkipDrafter", "the target's own first layers, no second model", MODEL, 3),
-    "eagle": Entry(
-        "forerun.drafters.eagle:EagleDrafter", "an EAGLE-1 head; EAGLE-2 with its tree", MODEL, 5, 11, 4, 0.08
-    ),
-    "eagle3": Entry(
-        "forerun.drafters.eagle:Eagle3Drafter", "an EAGLE-3 head: chain or dynamic tree", MODEL, 5, 11, 4, 0.08
-    ),
+    "eagle": Entry("forerun.drafters.eagle:EagleDrafter", "an EAGLE-1 head; EAGLE-2 with its tree", MODEL, 5, 11, 4),
+    "eagle3": Entry("forerun.drafters.eagle:Eagle3Drafter", "an EAGLE-3 head: chain or dynamic tree", MODEL, 5, 11, 4),
     "p-eagle": Entry(
         "forerun.drafters.parallel:ParallelDrafter", "a P-EAGLE head: all tokens in one forward", MODEL, 5, 11, 4
     ),
     "medusa": Entry("forerun.drafters.medusa:MedusaDrafter", "Medusa heads, one for each distance", MODEL, 3, 11, 4),
-    "mtp": Entry(
-        "forerun.drafters.mtp:MTPDrafter", "a multi-token-prediction module, used again", MODEL, 4, 11, 4, 0.08
-    ),
+    "mtp": Entry("forerun.drafters.mtp:MTPDrafter", "a multi-token-prediction module, used again", MODEL, 4, 11, 4),
     "first_of": Entry(
         "forerun.drafters.first_of:FirstOf",
         "a cascade: for each sequence the first drafter that has a guess",

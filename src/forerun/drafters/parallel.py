@@ -24,6 +24,7 @@ class ParallelDrafter(RecurrentDrafter):
     """One forward a draft, however deep."""
 
     name = "p-eagle"
+    level_rows = 0
 
     def _grow(self, growths: Sequence[Growth], noise: Noise) -> None:
         self._catch_up(growths)

@@ -29,6 +29,8 @@ from forerun.trees.named import shape_of
 
 BLOCK = 16
 MIN_PROB, MIN_PROB_WHOLE = 0.03, 0.12
+LEVEL_ROWS = 3
+"""Rows of the target's forward that a level of the tree, a forward of the head, costs."""
 _NO_TREE = Tree((), ())
 
 
@@ -46,8 +48,9 @@ class HeadOptions:
     """A static tree in the place of the growing one: eagle-25, medusa-63, chain-4, or a .json file of rank paths."""
     min_prob: float | None = None
     """Guesses whose path is less likely than this, by the head's own account, are left out of a growing tree: a row of
-    the target's forward costs about that much of a token. None is 0.03, or 0.12 beside a target whose weights are
-    whole numbers, where rows cost more of a forward."""
+    the target's forward costs about that much of a token; and where a level takes a forward of the head, it is grown
+    below guesses three times as likely. None is 0.03, or 0.12 beside a target whose weights are whole numbers, where
+    rows cost more of a forward."""
     window: int = 0
     """Latest tokens that the head looks back on, for texts longer than it was trained on; 0 is all of them."""
     sinks: int = 4
@@ -80,6 +83,7 @@ class RecurrentDrafter:
 
     name = "recurrent"
     Options: type = HeadOptions
+    level_rows = LEVEL_ROWS
 
     def __init__(
         self,
@@ -136,7 +140,9 @@ class RecurrentDrafter:
         depth = min(plan.depth, seq.room)
         if depth <= 0 or plan.nodes == 0 or seq not in self._slots:
             return None
-        growth = Growth(seq, b, depth, plan.width, plan, self.options.law, self._shape, self.options.least)
+        least = self.options.least
+        grown = self.level_rows * least
+        growth = Growth(seq, b, depth, plan.width, plan, self.options.law, self._shape, least, grown)
         return growth if self._slots.room(seq, growth.feeds) else None
 
     def _grow(self, growths: Sequence[Growth], noise: Noise) -> None:
