@@ -13,8 +13,10 @@ from forerun.core.errors import CapacityError, LoadError, SpecError
 from forerun.core.params import SamplingParams
 from forerun.core.seq import Seq
 from forerun.core.work import Item
+from forerun.native import ext
 from forerun.train import corpus as corpus_module
 from forerun.train.corpus import Corpus, Facts
+from forerun.train.gather import target_for
 from forerun.train.overlap import Overlap
 from forerun.train.sample import Sample
 
@@ -153,3 +155,26 @@ def test_a_metadata_file_is_json(corpus):
     said = json.loads((corpus.folder / "corpus.json").read_text())
     assert said["taps"] == list(TAPS)
     assert corpus.facts.token_bytes == 2 * 3 * 32 + 5
+
+
+@pytest.mark.skipif(ext.extension() is None, reason="the native extension was not built")
+def test_what_a_conversation_goes_on_from_is_not_read_again(tiny_folder, tmp_path):
+    """Answers go on from prompts that the target wrote, and further turns from both: the same corpus, fewer tokens."""
+    made, read = {}, {}
+    for reuse in (True, False):
+        base = target_for(str(tiny_folder), 8, max_len=200, reuse=reuse)
+        fed, score = [], base.target.score
+
+        def counted(work, keep=False, fed=fed, score=score):
+            fed.append(sum(item.stop - item.start + item.fresh for item in work))
+            return score(work, keep)
+
+        base.target.score = counted
+        made[reuse] = fill(begun(tmp_path / str(reuse), base), base, 1200)
+        read[reuse] = sum(fed)
+    assert len(made[True]) == len(made[False]) > 10
+    for one, other in zip(made[True], made[False], strict=True):
+        a, b = made[True].load(one), made[False].load(other)
+        assert torch.equal(a.tokens, b.tokens)
+        assert torch.equal(a.states, b.states)
+    assert read[True] < read[False]

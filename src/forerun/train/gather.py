@@ -82,7 +82,7 @@ class Progress:
 
 def target_for(model: str, width: int = WIDTH, **options: Any) -> Foundation:
     """The target as it is used for capture: bf16 weights unless said otherwise, memory for `width` conversations."""
-    given = {"weights": "bf16", "max_batch": width, "kv_tokens": width * KV_PER_SEQUENCE, "reuse": False, **options}
+    given = {"weights": "bf16", "max_batch": width, "kv_tokens": width * KV_PER_SEQUENCE, **options}
     return foundation(Config(model, **given))
 
 

@@ -53,28 +53,32 @@ def converse(
             return True
         return False
 
-    def put(one: _Running, ask: Ask) -> None:
+    def put(one: _Running, ask: Ask, earlier: int | None = None) -> None:
         room = engine.parts.target.spec.max_len - len(ask.tokens)
         if room < 1:  # the conversation has filled the context
             one.speech.close()
             if one.kept is not None:
-                witness.take(one.kept)
+                witness.drop(one.kept)
             ended.append((one.number, None, ""))
             return
         request = engine.add(
             ask.tokens, temperature=ask.temperature, top_p=ask.top_p, seed=ask.seed, max_tokens=min(ask.most, room)
         )
+        if earlier is not None:
+            witness.follow(request, earlier)
         if ask.kept:
             if one.kept is not None:
-                witness.take(one.kept)
+                witness.drop(one.kept)
             one.kept = request
         running[request] = one
 
-    def hear(one: _Running, choice: Choice) -> None:
+    def hear(one: _Running, choice: Choice, request: int) -> None:
         try:
-            put(one, one.speech.send(choice))
+            put(one, one.speech.send(choice), request)
         except StopIteration as stop:
             ended.append(_told(one, stop.value, witness))
+        if one.kept != request:
+            witness.drop(request)
 
     ended: list[tuple[int, Sample | None, str]] = []
     while len(running) < width and start():
@@ -85,10 +89,7 @@ def converse(
         if not running:
             break
         for request in {event.request_id for event in engine.step() if event.finish_reason}:
-            one, result = running.pop(request), engine.collect(request)
-            if one.kept != request:
-                witness.take(request)
-            hear(one, result.choices[0])
+            hear(running.pop(request), engine.collect(request).choices[0], request)
         while len(running) < width and start():
             pass
 
