@@ -310,9 +310,8 @@ def test_demo_compares_both_ways_and_ends_with_json(capsys, model, tmp_path):
 def test_the_demo_takes_the_best_that_there_is():
     from forerun.cli.demo import best_for
 
-    assert best_for([], True) == "ngram"
-    assert best_for(["medusa", "eagle3", "p-eagle"], True) == "mixed:of=ngram+eagle3"
-    assert best_for(["eagle3"], False) == "mixed:of=ngram+eagle3[depth=1;nodes=2]"
+    assert best_for([]) == "ngram"
+    assert best_for(["medusa", "eagle3", "p-eagle"]) == "mixed:of=ngram+eagle3"
 
 
 def test_chat_answers_line_by_line(model):

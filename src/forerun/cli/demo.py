@@ -43,8 +43,7 @@ def run(args: argparse.Namespace) -> int:
         raise SpecError(f"--prompts must be from 1 to {len(known)}, got {args.prompts}")
     prompts = known[: args.prompts]
     plain = args.runtime == "hf" or args.verify not in (None, "auto", "match", "greedy")  # heads draft trees, not there
-    floats = args.weights in ("bf16", "f32")  # else the file's own: whole numbers, of every model that heads ship for
-    args.drafter = args.drafter or best_for([] if plain else heads.shipped_for(args.model), floats)
+    args.drafter = args.drafter or best_for([] if plain else heads.shipped_for(args.model))
     with engine_from(args, reuse=False) as engine:
         warn_if_lossy(engine)
         shown = prompts[0]
@@ -60,10 +59,7 @@ def run(args: argparse.Namespace) -> int:
     return 0 if outcome.identical else 1
 
 
-def best_for(kinds: Sequence[str], floats: bool) -> str:
-    """What to draft with where heads of these kinds come with forerun: on weights of whole numbers, whose forwards read
-    little, only a level of it pays."""
+def best_for(kinds: Sequence[str]) -> str:
+    """What to draft with where heads of these kinds come with forerun."""
     head = next((kind for kind in BEST_HEADS if kind in kinds), None)
-    if head is None:
-        return "ngram"
-    return f"mixed:of=ngram+{head}" if floats else f"mixed:of=ngram+{head}[depth=1;nodes=2]"
+    return f"mixed:of=ngram+{head}" if head else "ngram"

@@ -28,7 +28,7 @@ from forerun.models.heads.runner import RecurrentRunner
 from forerun.trees.named import shape_of
 
 BLOCK = 16
-MIN_PROB, MIN_PROB_WHOLE = 0.03, 0.12
+MIN_PROB, MIN_PROB_WHOLE = 0.03, 0.2
 LEVEL_ROWS = 3
 """Rows of the target's forward that a level of the tree, a forward of the head, costs."""
 _NO_TREE = Tree((), ())
@@ -49,7 +49,7 @@ class HeadOptions:
     min_prob: float | None = None
     """Guesses whose path is less likely than this, by the head's own account, are left out of a growing tree: a row of
     the target's forward costs about that much of a token; and where a level takes a forward of the head, it is grown
-    below guesses three times as likely. None is 0.03, or 0.12 beside a target whose weights are whole numbers, where
+    below guesses three times as likely. None is 0.03, or 0.2 beside a target whose weights are whole numbers, where
     rows cost more of a forward."""
     window: int = 0
     """Latest tokens that the head looks back on, for texts longer than it was trained on; 0 is all of them."""
