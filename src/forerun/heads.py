@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from forerun.core.errors import LoadError, SpecError
 from forerun.core.protocols import Drafter, Target
-from forerun.drafters.recurrent import MIN_PROB_WHOLE, HeadOptions
+from forerun.drafters.recurrent import LEVEL_ROWS_WHOLE, MIN_PROB_WHOLE, HeadOptions
 from forerun.models.heads.head import Head
 from forerun.models.heads.opening import Fit, open_head
 from forerun.targets.paged import PagedTarget
@@ -46,9 +46,11 @@ def beside(cls: Callable[..., Any], head: Head, options: HeadOptions, target: Ta
 def _priced(options: HeadOptions, target: Target) -> HeadOptions:
     """The options with what a guess must be worth beside this target, where nobody said."""
     packed = getattr(target.runner, "packed", None) if isinstance(target, PagedTarget) else None
-    if options.min_prob is not None or packed is None or set(packed.formats) <= {"f32", "bf16"}:
+    if packed is None or set(packed.formats) <= {"f32", "bf16"}:
         return options
-    return replace(options, min_prob=MIN_PROB_WHOLE)
+    row = MIN_PROB_WHOLE if options.min_prob is None else options.min_prob
+    level = LEVEL_ROWS_WHOLE if options.level_rows is None else options.level_rows
+    return replace(options, min_prob=row, level_rows=level)
 
 
 def runner_for(head: Head, options: HeadOptions, target: Target) -> Any:

@@ -162,7 +162,7 @@ def test_unlikely_guesses_are_left_out(kind):
     takes a forward, under a parent three times as likely."""
     found = {}
     for least in (0.0, 0.1):
-        made = drafter(kind, law="chosen", min_prob=least)
+        made = drafter(kind, law="chosen", min_prob=least, level_rows=3.0)
         target = ToyTarget(toy_law(), VOCAB, layers=2)
         target.tap(made.taps)
         seq = Seq(0, [3, 1, 2], SamplingParams(), 64)
@@ -175,7 +175,7 @@ def test_unlikely_guesses_are_left_out(kind):
     chances = {0: 1.0}
     for node in range(1, len(whole)):
         chances[node] = chances[whole.parents[node]] * whole.signals[node].confidence
-    grown = 0.3 if kind in ("eagle", "eagle3", "mtp") else 0.1
+    grown = 0.3 if kind in ("eagle", "eagle3", "mtp") else 0.1  # three rows' worth, as asked for
     stay = [n for n in chances if n and chances[n] >= 0.1 and chances[whole.parents[n]] >= grown]
     likely = {tuple(whole.tokens[n] for n in whole.path(node)) for node in stay}
     assert {tuple(few.tokens[n] for n in few.path(node)) for node in range(1, len(few))} == likely

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from math import isnan
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -121,8 +122,10 @@ class Rows:
         if params.top_k or params.top_p < 1.0 or params.min_p:
             return self.support(b, node)
         tokens, logs = self.likeliest(b, node, count)
-        values = torch.tensor(logs, dtype=torch.float64)
-        return Support(torch.tensor(tokens), ((values - values[0]) / params.temperature).exp())
+        weights = np.exp(
+            (np.array(logs) - logs[0]) / params.temperature
+        )  # numpy: these are few, and torch starts slowly
+        return Support(torch.from_numpy(np.array(tokens)), torch.from_numpy(weights))
 
     def logprobs(self, b: int, node: int, token: int, top: int) -> Logprobs:
         """Log-softmax of the target's own row at `token`, and its `top` likeliest tokens."""

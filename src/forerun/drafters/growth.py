@@ -134,10 +134,11 @@ class Growth:
         """The first `width` in the target's draw below `node` if its row were ours."""
         fed = self._fed[node]
         field = rows.contenders(i, fed, CONTENDERS)
-        paces = noise.foresee(self._b, rows.position(i, fed), field.weights, field.ids)
-        first, places = paces.topk(min(width, int((paces > 0).sum())))
-        for place, share in zip(places.tolist(), (first / paces.sum()).tolist(), strict=True):
-            self._add(field.token(place), node, log(share))
+        paces = noise.foresee(self._b, rows.position(i, fed), field.weights, field.ids).numpy()
+        shares = paces / paces.sum()
+        for place in (-shares).argsort(kind="stable")[:width]:
+            if shares[place] > 0:
+                self._add(field.token(int(place)), node, log(shares[place]))
 
     def _draw(self, rows: Rows, i: int, node: int, count: int, noise: Noise) -> int:
         """Draw up to `count` children of `node`; returns how many there were to draw."""

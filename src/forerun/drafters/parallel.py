@@ -24,7 +24,7 @@ class ParallelDrafter(RecurrentDrafter):
     """One forward a draft, however deep."""
 
     name = "p-eagle"
-    level_rows = 0
+    levels_cost = False
 
     def _grow(self, growths: Sequence[Growth], noise: Noise) -> None:
         self._catch_up(growths)

@@ -29,7 +29,8 @@ from forerun.trees.named import shape_of
 
 BLOCK = 16
 MIN_PROB, MIN_PROB_WHOLE = 0.03, 0.2
-LEVEL_ROWS = 3
+"""What a row of the target's forward costs, in tokens, beside weights of floats and of whole numbers."""
+LEVEL_ROWS, LEVEL_ROWS_WHOLE = 6.0, 3.0
 """Rows of the target's forward that a level of the tree, a forward of the head, costs."""
 _NO_TREE = Tree((), ())
 
@@ -49,8 +50,10 @@ class HeadOptions:
     min_prob: float | None = None
     """Guesses whose path is less likely than this, by the head's own account, are left out of a growing tree: a row of
     the target's forward costs about that much of a token; and where a level takes a forward of the head, it is grown
-    below guesses three times as likely. None is 0.03, or 0.2 beside a target whose weights are whole numbers, where
-    rows cost more of a forward."""
+    below guesses `level_rows` times as likely. None is 0.03, or 0.2 beside a target whose weights are whole numbers,
+    where rows cost more of a forward."""
+    level_rows: float | None = None
+    """Rows that a forward of the head costs as much as. None is 6, or 3 beside whole-number weights."""
     window: int = 0
     """Latest tokens that the head looks back on, for texts longer than it was trained on; 0 is all of them."""
     sinks: int = 4
@@ -65,6 +68,8 @@ class HeadOptions:
             raise unknown("format", self.format, ("int8", "bf16", "f32"))
         if self.min_prob is not None:
             number(self, "min_prob", 0.0, 0.99)
+        if self.level_rows is not None:
+            number(self, "level_rows", 0.0, 1000.0)
         whole(self, "chunk", 1, 1 << 20)
         whole(self, "window", 0, 1 << 20)
         whole(self, "sinks", 0, 1 << 10)
@@ -73,6 +78,11 @@ class HeadOptions:
     def least(self) -> float:
         """`min_prob`, where nobody says for a target of floats."""
         return MIN_PROB if self.min_prob is None else self.min_prob
+
+    @property
+    def grown(self) -> float:
+        """What a guess must be as likely as for a level to be grown below it."""
+        return self.least * (LEVEL_ROWS if self.level_rows is None else self.level_rows)
 
 
 class RecurrentDrafter:
@@ -83,7 +93,8 @@ class RecurrentDrafter:
 
     name = "recurrent"
     Options: type = HeadOptions
-    level_rows = LEVEL_ROWS
+    levels_cost = True
+    """Whether each level of a tree takes a forward."""
 
     def __init__(
         self,
@@ -140,9 +151,9 @@ class RecurrentDrafter:
         depth = min(plan.depth, seq.room)
         if depth <= 0 or plan.nodes == 0 or seq not in self._slots:
             return None
-        least = self.options.least
-        grown = self.level_rows * least
-        growth = Growth(seq, b, depth, plan.width, plan, self.options.law, self._shape, least, grown)
+        options = self.options
+        grown = options.grown if self.levels_cost else 0.0
+        growth = Growth(seq, b, depth, plan.width, plan, options.law, self._shape, options.least, grown)
         return growth if self._slots.room(seq, growth.feeds) else None
 
     def _grow(self, growths: Sequence[Growth], noise: Noise) -> None:

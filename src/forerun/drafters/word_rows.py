@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import torch
 from torch import Tensor
 
 from forerun.core.rows import NEVER, Rows
@@ -45,7 +46,10 @@ class WordRows(Rows):
         if self._edits(b):
             return super().likeliest(b, node, count)
         words, logs = self._vocabulary.likeliest(self._logits[self.place(b, node)], count)
-        return [self._target_id(word) for word in words], logs
+        if self._words is None:
+            return words, logs
+        found: list[int] = self._words[torch.tensor(words, dtype=torch.long, device=self._words.device)].tolist()
+        return found, logs
 
     def support(self, b: int, node: int) -> Support:
         if self._words is None or self._edits(b):
