@@ -20,7 +20,7 @@ from forerun.control.fixed import Fixed
 from forerun.core.clock import NO_CLOCK, Clock, PhaseClock
 from forerun.core.errors import LossyError, SpecError, unknown
 from forerun.core.options import Spec, build, coerce, documented
-from forerun.core.plan import MAX_DEPTH, MAX_NODES, Plan
+from forerun.core.plan import MAX_NODES, Plan
 from forerun.core.protocols import Drafter, Target, Verifier
 from forerun.core.vocabulary import PLAIN, Vocabulary
 from forerun.drafters.first_of import runs_model
@@ -36,7 +36,7 @@ from forerun.trees.named import shape_of
 from forerun.verify.names import verifier
 from forerun.weights.pull import resolve
 
-CPU_ROWS = 12
+CPU_ROWS = 8
 """Rows of a forward that cost a CPU little more than one: from here on each costs as much as it computes."""
 
 
@@ -124,7 +124,7 @@ def engine_over(base: Foundation, drafter: str, made: Drafter | None = None) -> 
     verify = verifier(config.verify)
     part = made or make_drafter(spec.name, values, base.target, base.words, config)
     if limits.rows is None and choice_for(config).runtime == "native" and runs_model(part):
-        limits = replace(limits, rows=max(CPU_ROWS, plan.most(MAX_DEPTH) + 1))
+        limits = replace(limits, rows=CPU_ROWS)
     check_pairing(base.target, part, verify, plan)
     return Engine(
         Parts(base.target, part, verify, base.vocabulary),
@@ -307,8 +307,8 @@ class Limits:
     up_to: int | None = None
     """No drafts where more sequences than this decode at once; none is no limit."""
     rows: int | None = None
-    """Rows of a forward, the roots' included, that sequences which decode at once share. None: for a drafter that runs
-    a model, on the CPU's runtime, 12 or what one sequence may fill alone; else no limit."""
+    """Rows of a forward, the roots' included, that several sequences which decode at once share; one alone has its
+    whole plan. None: 8 for a drafter that runs a model, on the CPU's runtime; else no limit."""
 
 
 def make_drafter(

@@ -10,8 +10,8 @@ from forerun.core.protocols import StepTrace
 
 
 class Fixed:
-    """One plan at every step, plain decoding where more than `up_to` sequences decode at once, and where the sequences
-    share `rows` of a forward as many nodes for each as its share has beside the root.
+    """One plan at every step, plain decoding where more than `up_to` sequences decode at once, and where several share
+    `rows` of a forward as many nodes for each as its share has room for beside the root.
 
     A large batch already fills the machine, so verifying drafts costs other requests their tokens.
     """
@@ -27,9 +27,9 @@ class Fixed:
     def plan(self, load: Load) -> Plan:
         if self._up_to is not None and load.running > self._up_to:
             return Plan.none()
-        if self._rows is None:
+        if self._rows is None or load.running <= 1:
             return self._plan
-        share = max(0, self._rows // max(1, load.running) - 1)
+        share = max(0, self._rows // load.running - 1)
         return self._plan if share >= self._plan.nodes else replace(self._plan, nodes=share)
 
     def observe(self, step: StepTrace) -> None:
