@@ -115,6 +115,14 @@ def test_the_command_says_no_more_than_that():
         ("suffix:depth=6", '"method": "suffix"', "--draft-max 6"),
         ("model:path=small.gguf,depth=4", '"model": "small.gguf"', "-md small.gguf --draft-max 4"),
         ("skip:layers=3", "no drafter like 'skip'", "no drafter like 'skip'"),
+        (
+            "eagle3:depth=3,width=3,nodes=7",
+            '"method": "eagle3", "model": "FOLDER", "num_speculative_tokens": 3',
+            "gguf",
+        ),
+        ("p-eagle:depth=5", '"parallel_drafting": true', "none"),
+        ("medusa", "no drafter like 'medusa'", "none"),
+        ("mtp", "no drafter like 'mtp'", "none"),
     ],
 )
 def test_other_engines_options(spec, vllm, llama):

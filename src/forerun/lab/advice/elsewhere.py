@@ -15,6 +15,8 @@ from forerun.core.options import Spec, build
 from forerun.drafters.names import drafter_entry
 
 KNOWN = ("ngram", "suffix", "model")  # drafters that others have too
+HEADS = {"eagle": "safeai", "eagle3": "safeai", "p-eagle": "speculators"}
+"""Heads that vLLM reads, and the form of `forerun head --export` that it reads them in; it drafts chains with them."""
 
 
 def vllm(spec: str) -> str:
@@ -22,6 +24,10 @@ def vllm(spec: str) -> str:
     name, options, k = _read(spec)
     if name == "none":
         return "no --speculative-config"
+    if name in HEADS:
+        method = {"method": "eagle3", "parallel_drafting": True} if name == "p-eagle" else {"method": name}
+        said = json.dumps({**method, "model": "FOLDER", "num_speculative_tokens": k})
+        return f"--speculative-config '{said}', with the head from `forerun head … --export {HEADS[name]} --out FOLDER`"
     if name not in KNOWN:
         return f"none: it has no drafter like {name!r}"
     config: dict[str, object] = {"method": name, "num_speculative_tokens": k}
@@ -47,6 +53,8 @@ def llama_cpp(spec: str) -> str:
         return f"--spec-type ngram-map-k --spec-ngram-size-n {options.min_match} --draft-max {k}"
     if name == "model":
         return f"-md {options.path} --draft-max {k}"
+    if name == "eagle3":
+        return "none: it drafts with EAGLE-3 heads too, but reads them from .gguf files, which forerun does not write"
     return f"none: it has no drafter like {name!r}"
 
 
