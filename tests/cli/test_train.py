@@ -142,17 +142,18 @@ def test_a_head_is_taught_on_and_begins_another_kind(model, corpus, data, tmp_pa
     assert "holds no weights of a head" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("kind", ["eagle3", "medusa"])
+@pytest.mark.parametrize("kind", ["eagle3", "medusa", "mtp"])
 def test_an_end_is_kept_bit_for_bit_while_the_rest_learns(kind, model, corpus, data, tmp_path, capsys):
     from forerun.models.heads.formats import own
 
     common = ["-m", str(model), "--corpus", str(corpus), "--tokens", "900", *SMALL, *data]
     common += ["--measures", "1", "--batch", "256"]
     first, second, free = (tmp_path / name for name in ("first", "second", "free"))
-    assert main(["train", kind, *common, "--steps", "4", "--draft-vocab", "150", "--out", str(first)]) == 0
+    start = ["train", kind, *common, "--steps", "4", "--draft-vocab", "150", "--own-end", "--out", str(first)]
+    assert main(start) == 0
     on = ["train", kind, *common, "--from", str(first), "--steps", "6"]
     assert main([*on, "--keep-end", "--out", str(second)]) == 0
-    assert main([*on, "--out", str(free)]) == 0
+    assert main([*on, "--own-end", "--out", str(free)]) == 0
     before, after, other = own.read(first), own.read(second), own.read(free)
     for name in before.config.ends:
         assert torch.equal(before.tensors[name].codes, after.tensors[name].codes)
@@ -162,7 +163,7 @@ def test_an_end_is_kept_bit_for_bit_while_the_rest_learns(kind, model, corpus, d
     assert any(not torch.equal(before.floats(name), after.floats(name)) for name in left)
     capsys.readouterr()
     begin = ["--from", str(first), "--draft-vocab", "120"]
-    for words in (["eagle3"], ["eagle3", *begin], ["eagle"]):
+    for words in (["eagle3"], ["eagle3", *begin], ["eagle"], [kind, *begin[:2], "--no-own-end"]):
         assert main(["train", *words, *common, "--keep-end", "--steps", "1", "--out", str(tmp_path / "no")]) == 1
         assert "keep" in capsys.readouterr().err
 

@@ -69,6 +69,8 @@ def check(recipe: Recipe, model: ModelConfig, taps: tuple[int, ...]) -> None:
         kept_layers(model, recipe.layers or _DRAFT_LAYERS)
     if recipe.keep_end and (recipe.begun is None or not recipe.begun.own_end or recipe.draft_vocab != "auto"):
         raise SpecError("to keep an end, begin from a head that has one of its own, and with its words")
+    if recipe.keep_end and recipe.own_end is False:
+        raise SpecError("an end of the head's own is kept or there is none: --keep-end or --no-own-end")
     if begun := recipe.begun:
         c = begun.config
         if recipe.kind == "draft":
@@ -126,7 +128,7 @@ def _medusa(recipe: Recipe, corpus: Corpus, ends: Ends, words: Tensor | None) ->
         weights |= carried(weights, recipe.begun, recipe.begun.floats, words)
     decay = recipe.decay or 0.8
 
-    kept = _kept(recipe)
+    kept = _kept(recipe, weights)
 
     def head(w: Mapping[str, Tensor]) -> Head:
         return Head(config, {**detached({n: w[n] for n in weights}), **kept}, words, corpus.facts.fingerprint)
@@ -166,7 +168,7 @@ def _recurrent(recipe: Recipe, corpus: Corpus, ends: Ends, words: Tensor | None)
     columns = slice(0, config.features) if taps else slice(-config.features, None)
     normed = kind == "mtp" or config.norm_before_fc or config.fc_norm  # what is normalised anyway needs no scale
     scale = torch.ones(config.features) if normed else _scale(corpus, columns)
-    own_end = kind != "eagle" and (taps != () if recipe.own_end is None else recipe.own_end)
+    own_end = kind != "eagle" and (taps != () or recipe.keep_end if recipe.own_end is None else recipe.own_end)
     weights = recurrent_start(config, ends, words, recipe.seed, own_end)
     if recipe.begun:
         weights |= carried(weights, recipe.begun, partial(unfolded, recipe.begun, scale), words)
@@ -181,7 +183,7 @@ def _recurrent(recipe: Recipe, corpus: Corpus, ends: Ends, words: Tensor | None)
         cls = ParallelLesson if kind == "p-eagle" else UnrolledLesson
         lesson = cls(**common, steps=recipe.steps or steps, decay=recipe.decay or decay)
 
-    kept = _kept(recipe)
+    kept = _kept(recipe, weights)
 
     def finish(w: Mapping[str, Tensor]) -> MadeHead:
         return MadeHead(Head(config, {**folded(config, detached(w), scale), **kept}, words, facts.fingerprint))
@@ -189,11 +191,15 @@ def _recurrent(recipe: Recipe, corpus: Corpus, ends: Ends, words: Tensor | None)
     return Pupil(weights, lesson, finish, dict.fromkeys(kept, 0.0), mark=mark_of(words, scale))
 
 
-def _kept(recipe: Recipe) -> dict[str, Stored]:
-    """Vocabulary ends that stay those of the head that it begins from, as that one stores them."""
+def _kept(recipe: Recipe, weights: Mapping[str, Tensor]) -> dict[str, Stored]:
+    """Vocabulary ends of `weights` that stay those of the head that it begins from, as that one stores them. SpecError
+    if they are of another shape there."""
     if not recipe.keep_end or recipe.begun is None:
         return {}
-    return {name: stored for name, stored in recipe.begun.tensors.items() if name in recipe.begun.config.ends}
+    theirs = {name: recipe.begun.tensors[name] for name in recipe.begun.config.ends}
+    if any(name not in weights or weights[name].shape != stored.shape for name, stored in theirs.items()):
+        raise SpecError(f"the end of the {recipe.begun.kind} head that it begins from has no place in this one to stay")
+    return theirs
 
 
 def folded(c: RecurrentConfig, w: dict[str, Tensor], scale: Tensor) -> dict[str, Tensor]:
