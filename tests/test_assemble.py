@@ -7,17 +7,14 @@ The grid is named and small here; `make test-full` runs all of it.
 
 import itertools
 import json
-from dataclasses import replace
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
 import forerun
-from forerun.assemble import Config, choice_for, split_plan, torch_threads, use_threads
+from forerun.assemble import Config
 from forerun.core.errors import CapacityError, LoadError, LossyError, SpecError
-from forerun.core.options import Spec
-from forerun.core.plan import Plan
 from forerun.native import ext
 from forerun.testing.tiny import REAL, SPECIALS, Tiny, write_folder, write_gguf
 
@@ -93,9 +90,14 @@ def test_sampled_drafts_are_chosen_at_temperature_zero(models, plain, runtime, d
     assert answers(models, "folder", SAMPLED[drafter], {}, runtime=runtime)[0] == plain["greedy"]
 
 
+def exact(path, runtime):
+    """A draft model in the numbers of its file."""
+    return f"model:path={path}" + (",weights=f32" if runtime == "native" else "")
+
+
 def test_an_identity_draft_is_always_accepted(models, runtime):
     """Failure case 7, 128: the same model in both roles, the second time out of the prefix memory."""
-    with forerun.load(str(models["folder"]), f"model:path={models['folder']},depth=4", runtime=runtime) as engine:
+    with forerun.load(str(models["folder"]), f"{exact(models['folder'], runtime)},depth=4", runtime=runtime) as engine:
         for params in ({}, {"temperature": 0.8, "seed": 5}):
             for _ in range(2):
                 stats = engine.generate(list(range(40, 72)), max_tokens=11, ignore_eos=True, **params).stats
@@ -105,7 +107,7 @@ def test_an_identity_draft_is_always_accepted(models, runtime):
 
 
 def test_an_identity_draft_that_is_sampled_is_always_accepted(models, runtime):
-    drafter = f"model:path={models['folder']},depth=4,law=sampled"
+    drafter = f"{exact(models['folder'], runtime)},depth=4,law=sampled"
     with forerun.load(str(models["folder"]), drafter, runtime=runtime) as engine:
         stats = engine.generate("abc", max_tokens=41, ignore_eos=True, temperature=1.0, top_p=0.9, seed=3).stats
         assert stats.acceptance == pytest.approx(1.0, abs=0.05)
@@ -337,7 +339,7 @@ def test_60_padded_ids_are_never_said_nor_proposed(tmp_path, target, draft, on):
         told = {**params, "max_tokens": 16, "ignore_eos": True}
         with forerun.load(paths[0], runtime=on) as engine:
             plain = engine.generate("abc", **told).token_ids
-        with forerun.load(paths[0], f"model:path={paths[1]}", runtime=on) as engine:
+        with forerun.load(paths[0], exact(paths[1], on), runtime=on) as engine:
             drafter, seen = engine.parts.drafter, []
             inner = drafter.draft
             drafter.draft = lambda *args: seen.append(inner(*args)) or seen[-1]
@@ -353,6 +355,21 @@ def test_60_a_padded_vocabulary_is_not_another_one(models, tmp_path):
     expected = answers(models, "folder", "none", {})[0]
     assert answers(models, "folder", f"model:path={draft}", {})[0] == expected
     assert all(token < REAL for ids in expected for token in ids)
+
+
+@pytest.mark.skipif(bool(ext.why_not()), reason="the compiled extension is not there")
+def test_a_draft_model_s_weights_are_its_own(models):
+    """int8 for a folder's floats, what a file holds, or what is asked for; the target's are its own affair."""
+    folder, file = str(models["folder"]), str(models["gguf"])
+    for options, target in (({}, "f32"), ({"weights": "bf16"}, "bf16"), ({"dtype": "float32"}, "f32")):
+        for spec, want in ((folder, {"int8"}), (f"{folder},weights=bf16", {"bf16"}), (file, {"f32"})):
+            with forerun.load(folder, f"model:path={spec}", runtime="native", **options) as engine:
+                assert set(engine.parts.drafter.target.runner.packed.formats) == want
+                assert set(engine.parts.target.runner.packed.formats) == {target}
+    with pytest.raises(SpecError, match="weights of a draft model"):
+        forerun.load(folder, f"model:path={folder},weights=int7")
+    with pytest.raises(SpecError, match="option of the native runtime"):
+        forerun.load(folder, f"model:path={folder},weights=int8", runtime="torch")
 
 
 def test_a_draft_model_with_another_tokenizer_is_refused_and_named(models, tmp_path):
@@ -411,7 +428,7 @@ def test_a_native_engine_draws_natively(tmp_path):
 
 
 def test_several_engines_stand_on_one_model_in_turn(models):
-    from forerun.assemble import Config, engine_over, foundation
+    from forerun.assemble import engine_over, foundation
 
     base = foundation(Config(str(models["folder"]), reuse=False))
     prompt = "one two three one two three"
@@ -423,35 +440,3 @@ def test_several_engines_stand_on_one_model_in_turn(models):
     shared = engine_over(base, "skip:layers=1,depth=1", engines[2].parts.drafter)
     assert shared.parts.drafter is engines[2].parts.drafter
     assert shared.generate(prompt, max_tokens=12).token_ids == alone
-
-
-def test_a_cascade_is_as_wide_as_its_parts():
-    """Of lookups it makes chains, which every verifier and runtime takes."""
-    assert split_plan(Spec.parse("first_of:of=prediction+ngram"))[0] == Plan(8, 256, 1)
-    assert split_plan(Spec.parse("first_of:of=ngram+eagle3"))[0] == Plan(8, 256, 4)
-    assert split_plan(Spec.parse("mixed:of=ngram+eagle3"))[0] == Plan(11, 11, 4)
-    assert split_plan(Spec.parse("mixed:of=ngram+eagle3,width=2,nodes=7"))[0] == Plan(11, 7, 2)
-
-
-def test_torch_s_threads_are_lent_to_the_native_runtime_and_come_back():
-    """Threads of torch that wait for work take the cores from our own; another runtime needs them again."""
-    torchs = choice_for(Config("m", runtime="torch"))
-    native = replace(torchs, runtime="native")
-    before = torch.get_num_threads()
-    try:
-        torch.set_num_threads(3)
-        use_threads(None, native)
-        use_threads(None, native)
-        assert torch.get_num_threads() == 1
-        with torch_threads(None):
-            assert torch.get_num_threads() == 3
-        assert torch.get_num_threads() == 1
-        use_threads(None, torchs)
-        assert torch.get_num_threads() == 3
-        torch.set_num_threads(2)
-        use_threads(None, torchs)
-        assert torch.get_num_threads() == 2, "what its owner set stays"
-        with pytest.raises(SpecError, match="threads must be"):
-            use_threads(0, native)
-    finally:
-        torch.set_num_threads(before)

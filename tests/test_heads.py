@@ -8,6 +8,7 @@ import torch
 import forerun
 from forerun.assemble import named
 from forerun.core.errors import LoadError, SpecError
+from forerun.models.heads.config import FORMATS
 from forerun.models.heads.formats import own
 from forerun.native import ext
 from forerun.testing.heads import random_config, random_head
@@ -91,7 +92,7 @@ def test_int8_rows_on_disk_and_bf16_in_memory(model, tmp_path):
     own.write(head, tmp_path)
     with forerun.load(model, runtime="native") as engine:
         want = engine.generate("the sea", max_tokens=20).choices[0].token_ids
-    for format in ("int8", "bf16", "f32"):
+    for format in FORMATS:
         with forerun.load(model, f"eagle3:path={tmp_path},format={format}", runtime="native") as engine:
             assert engine.generate("the sea", max_tokens=20).choices[0].token_ids == want
 

@@ -7,32 +7,31 @@ drafter and a verifier that would not be lossless together, trees for a target t
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import cast, get_args
 
 import torch
 
 from forerun.control.fixed import Fixed
 from forerun.core.clock import NO_CLOCK, Clock, PhaseClock
 from forerun.core.errors import LossyError, SpecError, unknown
-from forerun.core.options import Spec, build, coerce, documented
-from forerun.core.plan import MAX_NODES, Plan
+from forerun.core.options import Spec, build
+from forerun.core.plan import Plan
 from forerun.core.protocols import Drafter, Target, Verifier
 from forerun.core.vocabulary import PLAIN, Vocabulary
 from forerun.drafters.first_of import runs_model
-from forerun.drafters.names import CASCADES, DRAFTERS, HEADS, Entry, drafter_entry
+from forerun.drafters.names import CASCADES, DRAFTERS, HEADS, drafter_entry
+from forerun.drafters.specs import Limits, parts_of, split_plan
 from forerun.engine.engine import Engine
 from forerun.engine.step import Parts
 from forerun.models.opening import open_model, tokenizer_of, words_of
-from forerun.native import ext
 from forerun.targets.choice import KV, Choice, Dtype, Runtime, Weights, Wish, choose
 from forerun.targets.paged import PagedTarget
+from forerun.targets.threads import use_threads
 from forerun.text.words import TextWords
-from forerun.trees.named import shape_of
 from forerun.verify.names import verifier
 from forerun.weights.pull import resolve
 
@@ -152,53 +151,6 @@ def choice_for(config: Config) -> Choice:
     return choose(Wish(config.runtime, config.weights, config.kv, config.dtype, config.device))
 
 
-def use_threads(count: int | None, choice: Choice) -> None:
-    """Compute on so many CPU threads from now on; None leaves what is.
-
-    On the native runtime torch gets one: what it does there is small, and threads of its own that wait for more, which
-    they do at full speed, would take the cores from the forwards. The next torch runtime gets back what torch had.
-    """
-    if count is not None and count < 1:
-        raise SpecError(f"threads must be a whole number from 1 up, got {count}")
-    if choice.runtime == "native":
-        _TORCH.lend()
-        if count:
-            ext.set_threads(count)
-    else:
-        torch.set_num_threads(count or _TORCH.own())
-
-
-class _TorchThreads:
-    """How many threads torch had before the native runtime left it one."""
-
-    def __init__(self) -> None:
-        self._before = 1
-
-    def lend(self) -> None:
-        """Leave torch one."""
-        self._before = self.own()
-        torch.set_num_threads(1)
-
-    def own(self) -> int:
-        """As many as torch has, or had before; what was set since then counts."""
-        now = torch.get_num_threads()
-        return self._before if now == 1 else now
-
-
-_TORCH = _TorchThreads()
-
-
-@contextmanager
-def torch_threads(count: int | None) -> Iterator[None]:
-    """A block in which torch computes on so many threads; None is as many as it had before the native runtime."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(count or _TORCH.own())
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
 @dataclass(frozen=True, slots=True)
 class Opened:
     """A model's files, opened for a runtime: `target`, called with the sizes wanted, is the model behind `Target`."""
@@ -242,75 +194,6 @@ def make_clock(config: Config) -> Clock:
     return PhaseClock(torch.cuda.synchronize if config.device.startswith("cuda") else None)
 
 
-def split_plan(spec: Spec) -> tuple[Plan, Limits, dict[str, object]]:
-    """The plan that a drafter's options describe (those of depth, nodes, width, confidence that it heeds), its
-    limits in a batch, and the drafter's own options."""
-    entry = drafter_entry(spec.name)
-    own = own_options(spec.name)
-    shared = set(shared_options(entry))
-    for key in spec.values:
-        if key not in shared and key not in own:
-            raise unknown(f"{spec.name} option", key, {*own, *shared})
-    wanted = entry_plan(entry)
-    if tree := spec.values.get("tree"):
-        shape = shape_of(str(tree))
-        wanted |= {"depth": shape.depth, "nodes": len(shape), "width": max(1, shape.width)}
-    if spec.name in CASCADES:
-        wanted |= _widest(spec, wanted)
-    given = {**wanted, **{key: value for key, value in spec.values.items() if key in shared}}
-    limits = build(Limits, {key: given.pop(key) for key in documented(Limits) if key in given}, spec.name)
-    own_values = {key: value for key, value in spec.values.items() if key not in shared}
-    plan = build(Plan, given, spec.name)
-    if tree and plan.width < shape.width:
-        raise SpecError(f"the tree {tree} has nodes with {shape.width} children, width={plan.width} allows fewer")
-    return plan, limits, own_values
-
-
-def _widest(spec: Spec, wanted: Mapping[str, object]) -> dict[str, object]:
-    """The widest of a cascade's parts, and the most nodes unless the cascade has its own: what it is if nobody says.
-
-    SpecError for a static tree among them that is wider than the cascade is told to be.
-    """
-    parts = [(part, split_plan(part)[0]) for part in _parts(spec.name, str(spec.values.get("of", "")))]
-    told = coerce(spec.values.get("width", MAX_NODES), int, f"{spec.name} width")
-    for part, plan in parts:
-        if "tree" in part.values and plan.width > told:
-            raise SpecError(f"{part.name} has a tree with nodes of {plan.width} children, width={told} allows fewer")
-    plans = [plan for _, plan in parts]
-    return {"width": max(plan.width for plan in plans), "nodes": max(plan.nodes for plan in plans), **wanted}
-
-
-def entry_plan(entry: Entry) -> dict[str, object]:
-    """How far a drafter guesses if nobody says."""
-    wanted = {"depth": entry.depth, "nodes": entry.nodes, "width": entry.width}
-    return {key: value for key, value in wanted.items() if value is not None}
-
-
-def own_options(name: str) -> dict[str, tuple[object, str]]:
-    """A drafter's own options: name -> default and meaning."""
-    return documented(drafter_entry(name).load().Options)
-
-
-def shared_options(entry: Entry) -> dict[str, tuple[object, str]]:
-    """The options about how far to guess that a drafter heeds: name -> default and meaning."""
-    if not entry.heeds:
-        return {}
-    plan = {name: found for name, found in documented(Plan).items() if name in entry.heeds}
-    wanted = {key: (value, plan[key][1]) for key, value in entry_plan(entry).items()}
-    return {**plan, **wanted, **documented(Limits)}
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """How much of a plan is left in a batch."""
-
-    up_to: int | None = None
-    """No drafts where more sequences than this decode at once; none is no limit."""
-    rows: int | None = None
-    """Rows of a forward, the roots' included, that several sequences which decode at once share; one alone has its
-    whole plan. None: 8 for a drafter that runs a model, on the CPU's runtime; else no limit."""
-
-
 def make_drafter(
     name: str, values: Mapping[str, object], target: Target, words: TextWords | None, config: Config
 ) -> Drafter:
@@ -320,7 +203,7 @@ def make_drafter(
     if name in CASCADES:
         return cast(Drafter, cls(*cascade(name, options.of, target, words, config), options))
     if name == "model":
-        return cast(Drafter, cls(draft_target(options.path, target, words, config), options))
+        return cast(Drafter, cls(draft_target(options.path, options.weights, target, words, config), options))
     if name in HEADS:
         from forerun import heads  # what reads a head's files is of no use without one
 
@@ -335,7 +218,7 @@ def cascade(
 ) -> tuple[list[Drafter], list[Plan]]:
     """The drafters of a cascade `a+b[key=value;key=value]` and how far each goes at most: its defaults but for what
     stands in brackets."""
-    parts = _parts(name, of)
+    parts = parts_of(name, of)
     split = [split_plan(part) for part in parts]
     if odd := [part.name for part, (_, limits, _) in zip(parts, split, strict=True) if limits != Limits()]:
         raise SpecError(
@@ -347,25 +230,6 @@ def cascade(
     return drafters, [plan for plan, *_ in split]
 
 
-def _parts(name: str, of: str) -> list[Spec]:
-    """The drafters of a cascade."""
-    parts = [_part(text) for text in of.split("+")] if of else []
-    if len(parts) < 2:
-        raise SpecError(f"{name} takes the drafters in order, as {name}:of=prediction+ngram[min=3], got of={of!r}")
-    for part in parts:
-        if part.name not in DRAFTERS or part.name in CASCADES:
-            raise unknown(f"drafter in {name}", part.name, set(DRAFTERS) - {*CASCADES})
-    return parts
-
-
-def _part(text: str) -> Spec:
-    """One drafter of a cascade: `name` or `name[key=value;key=value]`."""
-    name, bracket, rest = text.partition("[")
-    if bracket and not rest.endswith("]"):
-        raise SpecError(f"a drafter of a cascade is written as name[key=value;key=value], got {text!r}")
-    return Spec.parse(f"{name}:{rest[:-1].replace(';', ',')}" if bracket else name)
-
-
 def shallow(target: Target, layers: int | None) -> Target:
     """The target's own first layers as a model of their own."""
     if not isinstance(target, PagedTarget):
@@ -373,13 +237,25 @@ def shallow(target: Target, layers: int | None) -> Target:
     return target.shallow(layers if layers is not None else max(1, target.spec.layers // 3))
 
 
-def draft_target(path: str, target: Target, words: TextWords | None, config: Config) -> Target:
+def draft_choice(path: str, weights: str, config: Config) -> Choice:
+    """What runs a draft model: the target's runtime and format of memory, weights as of the `model` drafter."""
+    choice = choice_for(config)
+    if weights not in get_args(Weights):
+        raise unknown("weights of a draft model", weights, get_args(Weights))
+    if choice.runtime != "native":
+        return choose(Wish(choice.runtime, cast(Weights, weights), dtype=config.dtype, device=config.device))
+    if weights == "auto" and resolve(path).is_dir():
+        return replace(choice, weights="int8")
+    return replace(choice, weights=cast(Weights, weights))
+
+
+def draft_target(path: str, weights: str, target: Target, words: TextWords | None, config: Config) -> Target:
     """A draft model, refused if its tokenizer is not the target's."""
     if not path:
         raise SpecError("the model drafter needs a model: -d model:path=PATH (a folder, a .gguf file or org/name)")
     if words is None:
         raise SpecError(f"{target.spec.name!r} has no tokenizer that a draft model's could be compared with")
-    model = opened(path, choice_for(config))
+    model = opened(path, draft_choice(path, weights, config))
     difference = words.tokenizer.differences(model.words.tokenizer)
     if difference:
         raise SpecError(
@@ -401,17 +277,3 @@ def check_pairing(target: Target, drafter: Drafter, verify: Verifier, plan: Plan
         raise LossyError(f"the verifier {verify.name!r} judges chains, the plan asks for trees (width={plan.width})")
     if not target.spec.trees and plan.width > 1:
         raise SpecError(f"{target.spec.name!r} can only score chains on this runtime: leave width at 1")
-
-
-def describe_drafters() -> dict[str, dict[str, Any]]:
-    """Every drafter with its options, their defaults and what they mean, for people and for generated pages."""
-    return {
-        name: {
-            "summary": entry.summary,
-            "options": [
-                {"name": key, "default": default, "help": text}
-                for key, (default, text) in {**own_options(name), **shared_options(entry)}.items()
-            ],
-        }
-        for name, entry in DRAFTERS.items()
-    }

@@ -17,9 +17,9 @@ from pathlib import Path
 import pytest
 
 import forerun
-from forerun.assemble import describe_drafters
 from forerun.cli.main import parser
 from forerun.drafters import DRAFTERS
+from forerun.drafters.specs import describe_drafters
 from forerun.testing.tiny import Tiny, write_folder
 from forerun.verify import VERIFIERS
 

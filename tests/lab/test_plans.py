@@ -2,10 +2,10 @@
 
 import pytest
 
-from forerun.assemble import split_plan
 from forerun.core.errors import SpecError
 from forerun.core.options import Spec
 from forerun.core.plan import Plan
+from forerun.drafters.specs import split_plan
 from forerun.lab import plans
 
 

@@ -16,7 +16,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print every drafter with its options and their defaults."""
-    from forerun.assemble import describe_drafters
+    from forerun.drafters.specs import describe_drafters
 
     known = describe_drafters()
     if args.json:

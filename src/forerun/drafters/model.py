@@ -28,6 +28,9 @@ class ModelOptions:
 
     path: str = ""
     """The draft model: `org/name`, a folder or a .gguf file."""
+    weights: str = "auto"
+    """Its weights on the native runtime, as of the target. auto is int8 for a folder's floats, since what it guesses is
+    checked all the same, and what a .gguf file holds."""
     law: Law = "foreseen"
     """chosen: the likeliest tokens; foreseen: what the target would draw if it agreed; sampled, distinct: drawn."""
     chunk: int = 512

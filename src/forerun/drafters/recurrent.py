@@ -23,7 +23,7 @@ from forerun.drafters.growth import Growth
 from forerun.drafters.ranges import number, whole
 from forerun.drafters.slots import Slots
 from forerun.drafters.word_rows import WordRows
-from forerun.models.heads.config import RecurrentConfig
+from forerun.models.heads.config import FORMATS, RecurrentConfig
 from forerun.models.heads.runner import RecurrentRunner
 from forerun.trees.named import shape_of
 
@@ -44,7 +44,7 @@ class HeadOptions:
     law: Law = "foreseen"
     """As of the `model` drafter: chosen, foreseen, sampled or distinct."""
     format: str = "int8"
-    """Of the head's matrices on the native runtime: int8, bf16 or f32; what it guesses is checked all the same."""
+    """Of the head's matrices on the native runtime: int8, q4, bf16 or f32; what it guesses is checked all the same."""
     tree: str = ""
     """A static tree in the place of the growing one: eagle-25, medusa-63, chain-4, or a .json file of rank paths."""
     min_prob: float | None = None
@@ -64,8 +64,8 @@ class HeadOptions:
     def __post_init__(self) -> None:
         if self.law not in ALL_LAWS:
             raise unknown("law", self.law, ALL_LAWS)
-        if self.format not in ("int8", "bf16", "f32"):
-            raise unknown("format", self.format, ("int8", "bf16", "f32"))
+        if self.format not in FORMATS:
+            raise unknown("format", self.format, FORMATS)
         if self.min_prob is not None:
             number(self, "min_prob", 0.0, 0.99)
         if self.level_rows is not None:

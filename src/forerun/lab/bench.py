@@ -10,12 +10,13 @@ from typing import Any
 
 import torch
 
-from forerun.assemble import Config, Foundation, engine_over, foundation, split_plan
+from forerun.assemble import Config, Foundation, engine_over, foundation
 from forerun.control.fixed import Fixed
 from forerun.core.errors import SpecError
 from forerun.core.options import Spec
 from forerun.core.plan import Plan
 from forerun.core.protocols import Drafter, Target
+from forerun.drafters.specs import split_plan
 from forerun.lab import machine
 from forerun.lab.arms import BareArm, EngineArm
 from forerun.lab.bandwidth import Bandwidth, reader

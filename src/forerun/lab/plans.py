@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from forerun.assemble import split_plan
 from forerun.core.errors import SpecError
 from forerun.core.options import Spec
 from forerun.core.plan import MAX_DEPTH, Plan
 from forerun.drafters.names import drafter_entry
+from forerun.drafters.specs import split_plan
 
 NODES = 15  # of a tree if nobody says: one tile of 16 rows with the root
 

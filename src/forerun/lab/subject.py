@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import torch
 
-from forerun.assemble import Config, choice_for, use_threads
+from forerun.assemble import Config, choice_for
 from forerun.core.errors import SpecError
 from forerun.core.protocols import Target
 from forerun.lab.shapes import random_checkpoint
@@ -19,6 +19,7 @@ from forerun.targets.load import load as load_torch
 from forerun.targets.native_runner import NativeRunner
 from forerun.targets.native_runner import load as load_native
 from forerun.targets.paged import PagedTarget
+from forerun.targets.threads import use_threads
 from forerun.targets.torch_runner import TorchRunner
 
 SHORT = {"float32": "f32", "bfloat16": "bf16", "float16": "f16"}

@@ -17,11 +17,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from forerun.assemble import own_options
 from forerun.core.draft import Tree
 from forerun.core.errors import SpecError
 from forerun.core.options import Spec
 from forerun.core.protocols import StepTrace
+from forerun.drafters.specs import own_options
 from forerun.lab.arms import EngineArm
 from forerun.lab.bench import AGAIN, PLAIN, Bench
 from forerun.lab.costs.curve import Grid

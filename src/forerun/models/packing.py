@@ -187,7 +187,7 @@ def _pieces(members: list[Member], order: Order, cols: int, format: str) -> Iter
             values = torch.zeros(len(rows), cols)
             for member, here, there in _spread(members, rows):
                 values[torch.from_numpy(here)] = member.floats(there)
-            _pack_floats(format, values, out, names)
+            pack_floats(format, values, out, names)
         yield out
 
 
@@ -208,7 +208,9 @@ def _pack_blocks(format: str, blocks: ggml.Blocks, out: Bytes, names: str) -> No
     ext.pack_blocks(format, blocks.codes.numpy(), blocks.d.numpy(), m, out)
 
 
-def _pack_floats(format: str, values: Tensor, out: Bytes, names: str) -> None:
+def pack_floats(format: str, values: Tensor, out: Bytes, names: str) -> None:
+    """Lay float32 `values` [rows, cols] out in a format: f32, bf16, int8, nf4 or q4_1; LoadError, which says `names`,
+    where that cannot hold them."""
     if format == "f32":
         ext.pack_f32(values.numpy(), out)
     elif format == "bf16":

@@ -8,12 +8,13 @@ from pathlib import Path
 from time import perf_counter, strftime
 from typing import Any
 
-from forerun.assemble import Foundation, torch_threads
+from forerun.assemble import Foundation
 from forerun.core.errors import SpecError
 from forerun.heads import fit_of
 from forerun.models.heads.head import Head
 from forerun.models.heads.opening import open_head
 from forerun.targets.load import usable_device
+from forerun.targets.threads import torch_threads
 from forerun.train.batches import batches
 from forerun.train.card import readme
 from forerun.train.conversation import Manner

@@ -6,7 +6,8 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from forerun.assemble import Foundation, choice_for, torch_threads
+from forerun.assemble import Foundation, choice_for
+from forerun.targets.threads import torch_threads
 from forerun.train.corpus import Corpus, Place
 from forerun.train.made import Made
 

@@ -50,9 +50,10 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Measure and tell."""
-    from forerun.assemble import Config, choice_for, split_plan
+    from forerun.assemble import Config, choice_for
     from forerun.core.errors import SpecError
     from forerun.core.options import Spec, build
+    from forerun.drafters.specs import split_plan
     from forerun.lab.run import check_out
     from forerun.lab.shapes import is_random
     from forerun.lab.sweeps.passes import Loader

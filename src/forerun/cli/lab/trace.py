@@ -36,11 +36,12 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Answer, watch, and write the page."""
-    from forerun.assemble import Config, split_plan
+    from forerun.assemble import Config
     from forerun.cli.common import params_from, read_text, warn_if_unread
     from forerun.cli.lab import common
     from forerun.core.errors import SpecError
     from forerun.core.options import Spec, build
+    from forerun.drafters.specs import split_plan
     from forerun.lab.bench import Bench
     from forerun.lab.machine import write_whole
     from forerun.lab.page.out import check_page

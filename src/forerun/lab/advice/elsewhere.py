@@ -10,9 +10,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from forerun.assemble import split_plan
 from forerun.core.options import Spec, build
 from forerun.drafters.names import drafter_entry
+from forerun.drafters.specs import split_plan
 
 KNOWN = ("ngram", "suffix", "model")  # drafters that others have too
 HEADS = {"eagle": "safeai", "eagle3": "safeai", "p-eagle": "speculators"}

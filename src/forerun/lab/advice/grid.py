@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from forerun.assemble import entry_plan, split_plan
 from forerun.core.options import Spec, build
 from forerun.core.plan import Plan
 from forerun.drafters.names import CASCADES, HEADS, drafter_entry
+from forerun.drafters.specs import entry_plan, split_plan
 
 DEPTHS = (1, 2, 3, 4, 6, 8, 12, 15)
 HEAD_SHAPES = ((1, 1, 1), (2, 1, 2), (3, 1, 3), (1, 3, 3), (2, 3, 6), (3, 3, 7), (3, 4, 11), (4, 4, 11), (5, 4, 15))

@@ -15,9 +15,10 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from forerun.assemble import Config, choice_for, opened, split_plan
+from forerun.assemble import Config, choice_for, opened
 from forerun.core.errors import CapacityError, SpecError
 from forerun.core.options import Spec
+from forerun.drafters.specs import split_plan
 from forerun.engine.scheduler import HEADROOM
 from forerun.lab.bench import AGAIN, PLAIN, Bench
 from forerun.lab.domains import data

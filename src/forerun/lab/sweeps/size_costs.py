@@ -14,11 +14,12 @@ from functools import partial
 from statistics import median
 from typing import Any, cast
 
-from forerun.assemble import draft_target, shallow, split_plan
+from forerun.assemble import draft_target, shallow
 from forerun.core.curve import Point
 from forerun.core.errors import SpecError
 from forerun.core.options import Spec
 from forerun.core.protocols import Target
+from forerun.drafters.specs import split_plan
 from forerun.lab.bench import Bench
 from forerun.lab.costs.curve import Grid, measure
 from forerun.lab.costs.formulas import expected_tokens, walltime_factor
@@ -123,7 +124,7 @@ def draft_model(bench: Bench, spec: str) -> Target | None:
         return None
     path = str(values.get("path", ""))
     if not is_random(path):
-        return draft_target(path, bench.target, bench.base.words, bench.base.config)
+        return draft_target(path, str(values.get("weights", "auto")), bench.target, bench.base.words, bench.base.config)
     draft = random_target(replace(bench.base.config, model=path))
     if draft.spec.vocab_size != bench.target.spec.vocab_size:
         raise SpecError(

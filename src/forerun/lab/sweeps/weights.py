@@ -12,9 +12,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from forerun.assemble import Config, choice_for, split_plan
+from forerun.assemble import Config, choice_for
 from forerun.core.errors import SpecError
 from forerun.core.options import Spec, build
+from forerun.drafters.specs import split_plan
 from forerun.lab.bench import AGAIN, PLAIN, Bench
 from forerun.lab.domains import noise_note
 from forerun.lab.paired import Asked, LogFor, Samples, arm_figures, measure, noise, noise_figures

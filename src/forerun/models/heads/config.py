@@ -20,6 +20,8 @@ from forerun.models.rope import Rope
 Kind = Literal["eagle", "eagle3", "p-eagle", "mtp", "medusa"]
 RECURRENT: tuple[Kind, ...] = ("eagle", "eagle3", "p-eagle", "mtp")
 KINDS: tuple[Kind, ...] = (*RECURRENT, "medusa")
+FORMATS = ("int8", "q4", "bf16", "f32")
+"""What a head's matrices may be in memory on the native runtime."""
 
 Shapes = dict[str, tuple[int, ...]]
 

@@ -16,14 +16,14 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from forerun.core.errors import unknown
-from forerun.models.heads.config import MedusaConfig, RecurrentConfig
+from forerun.models.heads.config import FORMATS, MedusaConfig, RecurrentConfig
 from forerun.models.heads.head import Head, Rows8, Stored
-from forerun.models.packing import in_turn
+from forerun.models.packing import in_turn, pack_floats
 from forerun.native import ext
 from forerun.native.packed import PackedModel, Writer
 from forerun.quant import int8
 
-FORMATS = ("int8", "bf16", "f32")
+_NAMES = {"q4": "q4_1"}
 _CHUNK = 4096  # rows of the target's end that are looked at together
 
 EndRows = Callable[[Tensor | None], Tensor]
@@ -101,7 +101,7 @@ def _medusa(packer: _Packer, c: MedusaConfig) -> None:
 class _Packer:
     def __init__(self, head: Head, format: str) -> None:
         self.head = head
-        self._format = format
+        self._format = _NAMES.get(format, format)
         self._file = BytesIO()
         self._writer = Writer(self._file)
 
@@ -128,10 +128,7 @@ class _Packer:
             floats = [part.floats() if isinstance(part, Rows8) else part.float() for part in parts]
             values = _placed(torch.cat(floats), order, cols)
             out = np.empty(ext.packed_bytes(self._format, len(values), cols), np.uint8)
-            if self._format == "bf16":
-                ext.pack_bf16(values.bfloat16().view(torch.uint16).numpy(), out)
-            else:
-                ext.pack_f32(values.numpy(), out)
+            pack_floats(self._format, values, out, f"{name} of the head")
         rows = sum(part.shape[0] for part in parts) if order is None else len(order)
         self._writer.matrix(name, self._format, rows, cols, [out])
 
