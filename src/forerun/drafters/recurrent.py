@@ -43,8 +43,9 @@ class HeadOptions:
     """The head: a folder, `org/name`, or nothing for the one that comes with forerun for this model."""
     law: Law = "foreseen"
     """As of the `model` drafter: chosen, foreseen, sampled or distinct."""
-    format: str = "int8"
-    """Of the head's matrices on the native runtime: int8, q4, bf16 or f32; what it guesses is checked all the same."""
+    format: str = "q4"
+    """Of the head's matrices on the native runtime: q4 (the vocabulary's end in 4 bits, the rest in int8), int8, bf16
+    or f32; what it guesses is checked all the same."""
     tree: str = ""
     """A static tree in the place of the growing one: eagle-25, medusa-63, chain-4, or a .json file of rank paths."""
     min_prob: float | None = None

@@ -173,7 +173,7 @@ def _pieces(members: list[Member], order: Order, cols: int, format: str) -> Iter
     """The packed matrix, some strips at a time."""
     names = " and ".join(member.name for member in members)
     kept = all(member.kind == _BLOCKS.get(format) for member in members)
-    step = max(1, _CHUNK // cols // _STRIP) * _STRIP
+    step = _step(cols)
     for first in range(0, len(order), step):
         rows = order[first : first + step]
         out = np.empty(ext.packed_bytes(format, len(rows), cols), np.uint8)
@@ -187,7 +187,7 @@ def _pieces(members: list[Member], order: Order, cols: int, format: str) -> Iter
             values = torch.zeros(len(rows), cols)
             for member, here, there in _spread(members, rows):
                 values[torch.from_numpy(here)] = member.floats(there)
-            pack_floats(format, values, out, names)
+            _pack_floats(format, values, out, names)
         yield out
 
 
@@ -201,6 +201,22 @@ def _spread(members: list[Member], rows: Order) -> Iterator[tuple[Member, Order,
         start += member.rows
 
 
+def pieces_of(values: Tensor, format: str, names: str) -> Iterator[Bytes]:
+    """A float32 matrix [rows, cols] packed as f32, bf16, int8, nf4 or q4_1, some strips at a time. LoadError, which
+    calls it `names`, for values that the format cannot hold."""
+    step = _step(values.shape[1])
+    for first in range(0, len(values), step):
+        part = values[first : first + step]
+        out = np.empty(ext.packed_bytes(format, *part.shape), np.uint8)
+        _pack_floats(format, part, out, names)
+        yield out
+
+
+def _step(cols: int) -> int:
+    """Rows of a piece."""
+    return max(1, _CHUNK // cols // _STRIP) * _STRIP
+
+
 def _pack_blocks(format: str, blocks: ggml.Blocks, out: Bytes, names: str) -> None:
     if not blocks.finite():
         raise _not_finite(names)
@@ -208,9 +224,7 @@ def _pack_blocks(format: str, blocks: ggml.Blocks, out: Bytes, names: str) -> No
     ext.pack_blocks(format, blocks.codes.numpy(), blocks.d.numpy(), m, out)
 
 
-def pack_floats(format: str, values: Tensor, out: Bytes, names: str) -> None:
-    """Lay float32 `values` [rows, cols] out in a format: f32, bf16, int8, nf4 or q4_1; LoadError, which says `names`,
-    where that cannot hold them."""
+def _pack_floats(format: str, values: Tensor, out: Bytes, names: str) -> None:
     if format == "f32":
         ext.pack_f32(values.numpy(), out)
     elif format == "bf16":

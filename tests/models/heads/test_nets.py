@@ -219,9 +219,9 @@ def test_medusa(changes, own_end, words, target):
 
 
 @native
-@pytest.mark.parametrize("format", ["bf16", "int8"])
+@pytest.mark.parametrize(("format", "most"), [("bf16", 0.02), ("int8", 0.06), ("q4", 0.12)])
 @pytest.mark.parametrize(("kind", "changes"), CASES[::2], ids=str)
-def test_formats_are_near(kind, changes, format, target):
+def test_formats_are_near(kind, changes, format, most, target):
     from forerun.models.heads.native import NativeRecurrent
 
     folder, embedding, end = target
@@ -235,4 +235,17 @@ def test_formats_are_near(kind, changes, format, target):
     runner.open(4, 16)
     done = runner.forward([Part(Table([1]), 0, 8, Tree((tokens[8],), (-1,)))], tokens, features, own=False)
     error = float((done.logits.double() - want[8:]).norm() / want[8:].norm())
-    assert error < (0.02 if format == "bf16" else 0.06)
+    assert error < most
+
+
+@native
+def test_four_bits_are_of_the_vocabulary_s_end_alone(target):
+    from forerun.models.heads.packed import pack_head, rows_of_end
+    from forerun.native.packed import VECTOR
+
+    packed = pack_now(open_checkpoint(target[0]), "f32")
+    for head in (make("eagle3", {}), make("mtp", {}), random_head(random_config("medusa", VOCAB, WIDTH, WORDS), 6)):
+        made = pack_head(head, "q4", lambda ids: rows_of_end(packed, ids))
+        formats = {name: entry.format for name, entry in made.entries.items() if entry.format != VECTOR}
+        assert {format for name, format in formats.items() if name.endswith(".end")} == {"q4_1"}
+        assert {format for name, format in formats.items() if not name.endswith(".end")} == {"int8"}

@@ -20,8 +20,8 @@ from forerun.models.rope import Rope
 Kind = Literal["eagle", "eagle3", "p-eagle", "mtp", "medusa"]
 RECURRENT: tuple[Kind, ...] = ("eagle", "eagle3", "p-eagle", "mtp")
 KINDS: tuple[Kind, ...] = (*RECURRENT, "medusa")
-FORMATS = ("int8", "q4", "bf16", "f32")
-"""What a head's matrices may be in memory on the native runtime."""
+FORMATS = ("q4", "int8", "bf16", "f32")
+"""What a head's matrices may be in memory on the native runtime; q4: the vocabulary's end in 4 bits, the rest int8."""
 
 Shapes = dict[str, tuple[int, ...]]
 

@@ -27,9 +27,9 @@ from forerun.native.vocab import NativeVocabulary
 
 
 class NativeRecurrent:
-    """A `RecurrentRunner` beside a packed target; `format` of the head's matrices is int8, bf16 or f32."""
+    """A `RecurrentRunner` beside a packed target; `format` of the head's matrices is one of FORMATS."""
 
-    def __init__(self, head: Head, target: PackedModel, format: str = "int8") -> None:
+    def __init__(self, head: Head, target: PackedModel, format: str = "q4") -> None:
         assert isinstance(head.config, RecurrentConfig)
         self.head, self.config = head, head.config
         self.vocabulary: Vocabulary = NativeVocabulary()
@@ -136,7 +136,7 @@ class NativeRecurrent:
 class NativeMedusa:
     """A `MedusaRunner` beside a packed target."""
 
-    def __init__(self, head: Head, target: PackedModel, format: str = "int8") -> None:
+    def __init__(self, head: Head, target: PackedModel, format: str = "q4") -> None:
         assert isinstance(head.config, MedusaConfig)
         self.head, self.config = head, head.config
         self.vocabulary: Vocabulary = NativeVocabulary()

@@ -1,12 +1,13 @@
 """A head's weights in the layout of the compiled runtime, in memory; packed anew each time, which takes some ms.
 
-Matrices take one format for all: int8 by default, since what a drafter says is checked anyway. Rows that a head keeps
-as whole numbers are laid out as they are.
+What a drafter says is checked anyway, so few bytes count for more than last digits: `q4`, the default, has the
+vocabulary's end in blocks of 4 bits, most of what a step reads, and all else in int8; the other formats are of all
+matrices. Rows that a head keeps as whole numbers are laid out as they are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from io import BytesIO
 
 import numpy as np
@@ -18,12 +19,11 @@ from torch import Tensor
 from forerun.core.errors import unknown
 from forerun.models.heads.config import FORMATS, MedusaConfig, RecurrentConfig
 from forerun.models.heads.head import Head, Rows8, Stored
-from forerun.models.packing import in_turn, pack_floats
+from forerun.models.packing import in_turn, pieces_of
 from forerun.native import ext
-from forerun.native.packed import PackedModel, Writer
+from forerun.native.packed import Bytes, PackedModel, Writer
 from forerun.quant import int8
 
-_NAMES = {"q4": "q4_1"}
 _CHUNK = 4096  # rows of the target's end that are looked at together
 
 EndRows = Callable[[Tensor | None], Tensor]
@@ -42,9 +42,9 @@ def pack_head(head: Head, format: str, end_rows: EndRows) -> PackedModel:
         _recurrent(packer, head.config)
     if head.own_end:
         for i, name in enumerate(head.config.ends):
-            packer.matrix(f"{i}.end", [head.tensors[name]])
+            packer.matrix(f"{i}.end", [head.tensors[name]], end=True)
     elif head.config.reduced:
-        packer.matrix("0.end", [end_rows(head.words)])
+        packer.matrix("0.end", [end_rows(head.words)], end=True)
     return packer.packed()
 
 
@@ -101,7 +101,7 @@ def _medusa(packer: _Packer, c: MedusaConfig) -> None:
 class _Packer:
     def __init__(self, head: Head, format: str) -> None:
         self.head = head
-        self._format = _NAMES.get(format, format)
+        self._format, self._end = ("int8", "q4_1") if format == "q4" else (format, format)
         self._file = BytesIO()
         self._writer = Writer(self._file)
 
@@ -114,23 +114,30 @@ class _Packer:
         self._writer.vector(name, torch.cat([part.flatten() for part in parts]).numpy())
 
     def matrix(
-        self, name: str, parts: Sequence[Stored], order: npt.NDArray[np.int64] | None = None, wide: int | None = None
+        self,
+        name: str,
+        parts: Sequence[Stored],
+        order: npt.NDArray[np.int64] | None = None,
+        wide: int | None = None,
+        end: bool = False,
     ) -> None:
-        """The rows of `parts` in `order` (-1 for a row of zeros) as one matrix, `wide` columns of it."""
+        """The rows of `parts` in `order` (-1 for a row of zeros) as one matrix, `wide` columns of it; `end` says that
+        it is a vocabulary's."""
+        format = self._end if end else self._format
         cols = wide or parts[0].shape[1]
-        if self._format == "int8":
+        packed: Iterable[Bytes]
+        if format == "int8":
             eights = [part if isinstance(part, Rows8) else Rows8(*int8.quantise(part)) for part in parts]
             codes = _placed(torch.cat([part.codes for part in eights]), order, cols)
             scales = _placed(torch.cat([part.scales for part in eights])[:, None], order, 1)[:, 0]
             out = np.empty(ext.packed_bytes("int8", len(codes), cols), np.uint8)
             ext.pack_int8(codes.numpy(), scales.contiguous().numpy(), out)
+            packed = [out]
         else:
             floats = [part.floats() if isinstance(part, Rows8) else part.float() for part in parts]
-            values = _placed(torch.cat(floats), order, cols)
-            out = np.empty(ext.packed_bytes(self._format, len(values), cols), np.uint8)
-            pack_floats(self._format, values, out, f"{name} of the head")
+            packed = pieces_of(_placed(torch.cat(floats), order, cols), format, f"{name} of the head")
         rows = sum(part.shape[0] for part in parts) if order is None else len(order)
-        self._writer.matrix(name, self._format, rows, cols, [out])
+        self._writer.matrix(name, format, rows, cols, packed)
 
     def packed(self) -> PackedModel:
         arena = ext.Arena(self._writer.size)
