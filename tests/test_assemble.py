@@ -91,8 +91,8 @@ def test_sampled_drafts_are_chosen_at_temperature_zero(models, plain, runtime, d
 
 
 def exact(path, runtime):
-    """A draft model in the numbers of its file."""
-    return f"model:path={path}" + (",weights=f32" if runtime == "native" else "")
+    """A draft model in the numbers of its file, whatever its forwards cost."""
+    return f"model:path={path},level_cost=0" + (",weights=f32" if runtime == "native" else "")
 
 
 def test_an_identity_draft_is_always_accepted(models, runtime):
@@ -372,6 +372,21 @@ def test_a_draft_model_s_weights_are_its_own(models):
         forerun.load(folder, f"model:path={folder},weights=int8", runtime="torch")
 
 
+def test_a_draft_model_s_price_is_its_share_of_the_target_s_bytes(models, runtime):
+    """Of sizes alike each further level costs a whole forward and is never worth it; said to be free, all are grown."""
+    options = {"max_tokens": 12, "ignore_eos": True}
+    drafted = {}
+    for price in ("", ",level_cost=0", ",level_cost=1"):
+        spec = exact(models["folder"], runtime).replace(",level_cost=0", "") + f",depth=4{price}"
+        with forerun.load(str(models["folder"]), spec, runtime=runtime) as engine:
+            bytes_read = engine.parts.target.spec.weight_bytes
+            assert engine.parts.drafter.target.spec.weight_bytes == bytes_read > 0
+            drafted[price] = len(engine.generate("abc", **options).stats.drafted_at)
+    assert drafted == {"": 1, ",level_cost=0": 4, ",level_cost=1": 1}
+    with pytest.raises(SpecError, match="level_cost must be a number"):
+        forerun.load(str(models["folder"]), f"model:path={models['folder']},level_cost=-1")
+
+
 def test_a_draft_model_with_another_tokenizer_is_refused_and_named(models, tmp_path):
     other = write_folder(tmp_path / "other")
     text = (other / "tokenizer.json").read_text()
@@ -412,7 +427,7 @@ def test_foreseen_drafts_stand_more_often_than_the_likeliest_and_keep_the_seed_s
         plain = engine.generate("The sea", **params)
     tau = {}
     for law in ("chosen", "foreseen"):
-        with forerun.load(str(target), f"model:path={draft},law={law},depth=4", runtime=runtime) as engine:
+        with forerun.load(str(target), f"model:path={draft},law={law},depth=4,level_cost=0", runtime=runtime) as engine:
             result = engine.generate("The sea", **params)
         assert result.token_ids == plain.token_ids
         tau[law] = result.stats.tau

@@ -203,13 +203,15 @@ def make_drafter(
     if name in CASCADES:
         return cast(Drafter, cls(*cascade(name, options.of, target, words, config), options))
     if name == "model":
-        return cast(Drafter, cls(draft_target(options.path, options.weights, target, words, config), options))
+        draft = draft_target(options.path, options.weights, target, words, config)
+        return cast(Drafter, cls(draft, options, share(draft, target)))
     if name in HEADS:
         from forerun import heads  # what reads a head's files is of no use without one
 
         return heads.drafter(cls, name, options, target)
     if name == "skip":
-        return cast(Drafter, cls(shallow(target, options.layers), options))
+        first = shallow(target, options.layers)
+        return cast(Drafter, cls(first, options, share(first, target)))
     return cast(Drafter, cls(options))
 
 
@@ -235,6 +237,12 @@ def shallow(target: Target, layers: int | None) -> Target:
     if not isinstance(target, PagedTarget):
         raise SpecError("skip drafts with the target's own first layers, which runtime hf cannot run alone")
     return target.shallow(layers if layers is not None else max(1, target.spec.layers // 3))
+
+
+def share(draft: Target, target: Target) -> float:
+    """What a forward of `draft` costs of the target's where reading weights is what takes the time; 0 if unknown."""
+    mine, whole = draft.spec.weight_bytes, target.spec.weight_bytes
+    return mine / whole if whole else 0.0
 
 
 def draft_choice(path: str, weights: str, config: Config) -> Choice:

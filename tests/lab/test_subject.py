@@ -10,7 +10,7 @@ from forerun.lab.bench import Bench
 from forerun.lab.costs.curve import Grid, measure
 from forerun.lab.machine import last_level_cache, moment, provenance, write_whole
 from forerun.lab.shapes import SHAPES, random_checkpoint
-from forerun.lab.subject import describe, matrix_values
+from forerun.lab.subject import describe
 from forerun.models.config import ModelConfig
 from forerun.models.load import build_network
 from forerun.native import ext
@@ -59,7 +59,7 @@ def test_a_random_network_is_measured_on_the_torch_runtime(feed):
     grid = Grid((1, 4), (1, 2), (20, 40), 2, feed)
     subject = open_random(runtime="torch", dtype="bfloat16", kv_tokens=grid.kv_tokens)
     assert (subject.runtime, subject.weights, subject.kv) == ("torch", "bf16", "bf16")
-    assert subject.weight_bytes == 2 * matrix_values(ModelConfig.from_hf(SHAPES["tiny"].config), 2)
+    assert subject.weight_bytes == 2 * ModelConfig.from_hf(SHAPES["tiny"].config).matrix_values(2)
     assert subject.token_bytes == 2 * 2 * 2 * 16 * 2  # layers, keys and values, heads, dim, bytes
     samples = measure(subject.target, grid)
     assert set(samples.seconds) == set(grid.points)
@@ -74,7 +74,7 @@ def test_a_random_network_is_measured_on_the_native_runtime(weights, kv):
     assert (subject.runtime, subject.weights) == ("native", weights)
     assert subject.kv == ("bf16" if kv == "auto" else kv)
     assert subject.isa in ext.extension().isas()
-    values = matrix_values(ModelConfig.from_hf(SHAPES["tiny"].config), 2)
+    values = ModelConfig.from_hf(SHAPES["tiny"].config).matrix_values(2)
     of_a_value = {"bf16": 2, "int8": 1, "auto": 2}[weights]  # the source holds bfloat16
     assert subject.weight_bytes == pytest.approx(values * of_a_value, rel=0.1)  # scales, norms
     assert set(measure(subject.target, grid).seconds) == set(grid.points)

@@ -35,6 +35,8 @@ class ModelSpec:
     """Same weights, same fingerprint."""
     trees: bool = True
     """Whether it can score more than a chain."""
+    weight_bytes: int = 0
+    """Bytes of weights that every forward reads; 0 if nobody knows."""
 
 
 class Target(Protocol):

@@ -19,7 +19,7 @@ from forerun.core.rows import Rows
 from forerun.core.seq import Seq
 from forerun.core.work import Item
 from forerun.drafters.growth import Growth
-from forerun.drafters.ranges import whole
+from forerun.drafters.ranges import number, whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,25 +33,32 @@ class ModelOptions:
     checked all the same, and what a .gguf file holds."""
     law: Law = "foreseen"
     """chosen: the likeliest tokens; foreseen: what the target would draw if it agreed; sampled, distinct: drawn."""
+    level_cost: float | None = None
+    """What a forward of the draft model costs of the target's: nothing is grown below guesses whose path is less likely
+    than that, by the draft model's own account. None is its share of the bytes that the target reads."""
     chunk: int = 512
     """Tokens of a sequence's past that are read in one forward."""
 
     def __post_init__(self) -> None:
+        if self.level_cost is not None:
+            number(self, "level_cost", 0.0, 1000.0)
         if self.law not in ALL_LAWS:
             raise unknown("law", self.law, ALL_LAWS)
         whole(self, "chunk", 1, 1 << 20)
 
 
 class ModelDrafter:
-    """Drafts with `target`, a model of its own whose vocabulary is the verifying model's."""
+    """Drafts with `target`, a model of its own whose vocabulary is the verifying model's; a forward of it costs `share`
+    of that one's."""
 
     name = "model"
     Options: type = ModelOptions
     taps: tuple[int, ...] = ()
 
-    def __init__(self, target: Target, options: ModelOptions | None = None) -> None:
+    def __init__(self, target: Target, options: ModelOptions | None = None, share: float = 0.0) -> None:
         self.target = target
         self.options = options or ModelOptions()
+        self._grown_below = share if self.options.level_cost is None else self.options.level_cost
         self.laws: frozenset[Law] = frozenset({"chosen", self.options.law})
         self._open: set[Seq] = set()
         self._grown: dict[Seq, Growth] = {}
@@ -88,7 +95,7 @@ class ModelDrafter:
         if depth <= 0 or plan.nodes == 0 or seq not in self._open:
             return None
         width = plan.width if self.target.spec.trees else 1
-        growth = Growth(seq, b, depth, width, plan, self.options.law)
+        growth = Growth(seq, b, depth, width, plan, self.options.law, grown=self._grown_below)
         unread = len(seq) - 1 - self.target.held(seq)
         return growth if self.target.reserve(seq, unread + growth.feeds) else None
 

@@ -22,13 +22,19 @@ class SkipOptions:
     """How many layers draft; None is a third of them."""
     law: Law = "foreseen"
     """As of the `model` drafter: chosen, foreseen, sampled or distinct."""
+    level_cost: float | None = None
+    """As of the `model` drafter."""
     chunk: int = 512
     """Tokens of the past that are read in one forward."""
 
     def __post_init__(self) -> None:
-        ModelOptions(law=self.law, chunk=self.chunk)
+        self.of_model()
         if self.layers is not None:
             whole(self, "layers", 1, 4096)
+
+    def of_model(self) -> ModelOptions:
+        """The same for a model."""
+        return ModelOptions(law=self.law, level_cost=self.level_cost, chunk=self.chunk)
 
 
 class SkipDrafter(ModelDrafter):
@@ -37,6 +43,5 @@ class SkipDrafter(ModelDrafter):
     name = "skip"
     Options = SkipOptions
 
-    def __init__(self, shallow: Target, options: SkipOptions | None = None) -> None:
-        options = options or SkipOptions()
-        super().__init__(shallow, ModelOptions(law=options.law, chunk=options.chunk))
+    def __init__(self, shallow: Target, options: SkipOptions | None = None, share: float = 0.0) -> None:
+        super().__init__(shallow, (options or SkipOptions()).of_model(), share)

@@ -12,7 +12,6 @@ from forerun.assemble import Config, choice_for
 from forerun.core.errors import SpecError
 from forerun.core.protocols import Target
 from forerun.lab.shapes import random_checkpoint
-from forerun.models.config import ModelConfig
 from forerun.models.opening import pack_now
 from forerun.native import ext
 from forerun.targets.load import load as load_torch
@@ -64,23 +63,12 @@ def describe(target: Target) -> Subject:
     runner = target.runner if isinstance(target, PagedTarget) else None
     if isinstance(runner, NativeRunner):
         packed = runner.packed
-        read = sum(entry.nbytes for name, entry in packed.entries.items() if name != "embedding")
         isa, threads = ext.isa(), cast(Any, ext).threads()
-        facts = "native", packed.weights, dict(packed.formats), runner.kv_format, isa, threads, read
+        facts = "native", packed.weights, dict(packed.formats), runner.kv_format, isa, threads
     elif isinstance(runner, TorchRunner):
-        network = runner.network
         name = SHORT.get(runner.facts.dtype, runner.facts.dtype)
-        read = matrix_values(network.config, len(network.layers)) * network.dtype.itemsize
         isa = torch.backends.cpu.get_cpu_capability().lower()
-        facts = "torch", name, {}, name, isa, torch.get_num_threads(), read
+        facts = "torch", name, {}, name, isa, torch.get_num_threads()
     else:
         raise SpecError(f"the lab measures our own runtimes, native and torch, got {type(target).__name__}")
-    return Subject(target, *facts, runner.facts.token_bytes)
-
-
-def matrix_values(config: ModelConfig, layers: int) -> int:
-    """Values of the matrices that a forward reads whole: the layers' and the head's, not an input table."""
-    q, kv = config.heads * config.head_dim, config.kv_heads * config.head_dim
-    layer = (q + 2 * kv) * config.hidden_size + config.hidden_size * q
-    layer += 3 * config.hidden_size * config.intermediate_size
-    return layers * layer + config.vocab_size * config.hidden_size
+    return Subject(target, *facts, runner.facts.weight_bytes, runner.facts.token_bytes)

@@ -83,6 +83,12 @@ class ModelConfig:
             tied=read.flag("tie_word_embeddings", default=False),
         )
 
+    def matrix_values(self, layers: int) -> int:
+        """Values of the matrices that a forward of so many layers reads whole: theirs and the head's, not an input
+        table of its own."""
+        attention = 2 * (self.heads + self.kv_heads) * self.head_dim
+        return layers * self.hidden_size * (attention + 3 * self.intermediate_size) + self.vocab_size * self.hidden_size
+
 
 def _family(config: Mapping[str, object]) -> Family:
     got = config.get("model_type")

@@ -96,6 +96,13 @@ class HfModel:
         fresh, _ = self.forward([3, 0, 2], HfCache(), None, 1)
         return _alike(row, fresh)
 
+    def weight_bytes(self) -> int:
+        """Bytes of all weights but an input table of their own."""
+        table, end = self.model.get_input_embeddings(), self.model.get_output_embeddings()
+        apart = end is not None and table.weight is not end.weight
+        total = sum(int(value.nbytes) for value in self.model.parameters())
+        return total - int(table.weight.nbytes) * apart
+
     def fingerprint(self) -> str:
         """16 hex digits over the config and a sample of every weight."""
         digest = hashlib.sha256(repr(sorted(self.model.config.to_diff_dict().items(), key=str)).encode())

@@ -80,6 +80,7 @@ class HfTarget:
             device=str(model.device),
             fingerprint=self._model.fingerprint(),
             trees=trees,
+            weight_bytes=self._model.weight_bytes(),
         )
         self.kv_tokens = kv_tokens or KEPT * (self._spec.max_len + MAX_NODES)
         self.tap(tuple(taps))

@@ -49,6 +49,7 @@ class NativeRunner:
             vocab_rows=config.vocab_size,
             max_len=self._max_len,
             token_bytes=layers * config.kv_heads * _head_bytes(config.head_dim, kv),
+            weight_bytes=_read(packed, layers),
             dtype=DTYPES.get(weights, weights),
             device="cpu",
         )
@@ -119,6 +120,13 @@ class NativeRunner:
 
     def first(self, layers: int) -> NativeRunner:
         return NativeRunner(self.packed, kv=self.kv_format, max_len=self._max_len, layers=layers)
+
+
+def _read(packed: PackedModel, layers: int) -> int:
+    """Bytes of the first `layers` layers and the end."""
+    later = {str(i) for i in range(layers, ModelConfig.from_hf(packed.config).layers)}
+    parts = ((name.split(".")[0], entry.nbytes) for name, entry in packed.entries.items())
+    return sum(nbytes for part, nbytes in parts if part != "embedding" and part not in later)
 
 
 def load(

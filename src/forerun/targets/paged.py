@@ -63,6 +63,7 @@ class PagedTarget:
             dtype=facts.dtype,
             device=facts.device,
             fingerprint=fingerprint,
+            weight_bytes=facts.weight_bytes,
         )
 
     @property

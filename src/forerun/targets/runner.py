@@ -28,6 +28,8 @@ class Facts:
     """Positions that its rotations reach."""
     token_bytes: int
     """Keys and values of one token in all layers."""
+    weight_bytes: int
+    """Matrices and norms that every forward reads, an input table of its own left out."""
     dtype: str
     """Of the weights."""
     device: str

@@ -35,6 +35,7 @@ class TorchRunner:
             vocab_rows=config.vocab_size,
             max_len=network.max_len,
             token_bytes=self._shape.token_bytes,
+            weight_bytes=config.matrix_values(len(network.layers)) * network.dtype.itemsize,
             dtype=str(network.dtype).removeprefix("torch."),
             device=str(network.device),
         )
