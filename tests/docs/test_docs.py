@@ -11,6 +11,7 @@ import re
 import shlex
 import subprocess
 import sys
+from argparse import Namespace
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 
@@ -137,11 +138,32 @@ def test_the_study_is_made_of_commands_that_exist(tmp_path):
     assert experiments >= wanted
 
 
-def test_the_noise_of_the_machine_is_measured_by_a_command_that_exists(tmp_path, monkeypatch):
+@pytest.fixture
+def of_script(monkeypatch):
+    """A script of scripts/ as a module."""
     monkeypatch.syspath_prepend(str(ROOT / "scripts"))
-    loader = SourceFileLoader("bench_noise_script", str(ROOT / "scripts" / "bench_noise"))
-    module = importlib.util.module_from_spec(importlib.util.spec_from_loader(loader.name, loader))
-    loader.exec_module(module)
+
+    def load(name):
+        loader = SourceFileLoader(f"{name}_script", str(ROOT / "scripts" / name))
+        module = importlib.util.module_from_spec(importlib.util.spec_from_loader(loader.name, loader))
+        loader.exec_module(module)
+        return module
+
+    return load
+
+
+def test_synthesis_is_measured_by_a_command_that_exists(of_script, tmp_path):
+    module = of_script("bench_synthesis")
+    given = Namespace(model="smollm2", tokens=100, answer_tokens=64, width=8)
+    python, _, name, *words = module.command(given, "int8", tmp_path)
+    assert (python, name) == (sys.executable, "forerun.cli.main")
+    args = parser().parse_args(words)
+    assert (args.command, args.kind, args.weights, args.width, args.tokens) == ("train", "corpus", "int8", 8, 100)
+    assert "--tokens is a whole number" in script("bench_synthesis", "--tokens", "0").stderr
+
+
+def test_the_noise_of_the_machine_is_measured_by_a_command_that_exists(of_script, tmp_path):
+    module = of_script("bench_noise")
     python, _, name, *words = module.command(["ngram", "suffix:depth=4"], tmp_path / "x.json")
     assert (python, name) == (sys.executable, "forerun.cli.main")
     args = parser().parse_args(words)
