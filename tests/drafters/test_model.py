@@ -280,7 +280,7 @@ def test_nothing_grows_below_the_end_of_an_answer():
     assert drafter.draft([seq], Plan(4), SeededNoise([0])).trees[0].tokens == (1, 10, 11)
 
 
-@pytest.mark.parametrize("values", [{"law": "drawn"}, {"chunk": 0}, {"chunk": True}])
+@pytest.mark.parametrize("values", [{"law": "drawn"}, {"chunk": 0}, {"chunk": True}, {"level_cost": -0.1}])
 def test_options_out_of_range(values):
     with pytest.raises(SpecError):
         ModelOptions(**values)

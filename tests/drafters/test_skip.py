@@ -18,6 +18,9 @@ def test_options():
     assert drafter.name == "skip"
     assert drafter.laws == {"chosen", "distinct"}
     assert drafter.options.chunk == 7
-    for values in ({"layers": 0}, {"layers": True}, {"law": "x"}, {"chunk": 0}):
-        with pytest.raises(SpecError):
+    assert SkipDrafter(ToyTarget(table_law(4), 4), SkipOptions(level_cost=0.25)).options.level_cost == 0.25
+    with pytest.raises(SpecError, match="law"):
+        SkipOptions(law="x")
+    for values in ({"layers": 0}, {"layers": True}, {"chunk": 0}, {"level_cost": -1}, {"level_cost": float("nan")}):
+        with pytest.raises(SpecError, match=r"^skip "):
             SkipOptions(**values)

@@ -40,11 +40,16 @@ class ModelOptions:
     """Tokens of a sequence's past that are read in one forward."""
 
     def __post_init__(self) -> None:
-        if self.level_cost is not None:
-            number(self, "level_cost", 0.0, 1000.0)
-        if self.law not in ALL_LAWS:
-            raise unknown("law", self.law, ALL_LAWS)
-        whole(self, "chunk", 1, 1 << 20)
+        checked(self, self.law, self.level_cost)
+
+
+def checked(options: object, law: str, level_cost: float | None) -> None:
+    """SpecError for values out of range, in the name of whose options they are."""
+    if level_cost is not None:
+        number(options, "level_cost", 0.0, 1000.0)
+    if law not in ALL_LAWS:
+        raise unknown("law", law, ALL_LAWS)
+    whole(options, "chunk", 1, 1 << 20)
 
 
 class ModelDrafter:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from forerun.core.draft import Law
 from forerun.core.protocols import Target
-from forerun.drafters.model import ModelDrafter, ModelOptions
+from forerun.drafters.model import ModelDrafter, ModelOptions, checked
 from forerun.drafters.ranges import whole
 
 
@@ -28,7 +28,7 @@ class SkipOptions:
     """Tokens of the past that are read in one forward."""
 
     def __post_init__(self) -> None:
-        self.of_model()
+        checked(self, self.law, self.level_cost)
         if self.layers is not None:
             whole(self, "layers", 1, 4096)
 
