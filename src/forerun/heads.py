@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from forerun.core.errors import LoadError, SpecError
 from forerun.core.protocols import Drafter, Target
-from forerun.drafters.recurrent import LEVEL_ROWS_WHOLE, MIN_PROB_WHOLE, HeadOptions
+from forerun.drafters.recurrent import LEVEL_ROWS_WHOLE, MIN_PROB_WHOLE, HeadOptions, LevelOptions
 from forerun.models.heads.head import Head
 from forerun.models.heads.opening import Fit, open_head
 from forerun.targets.paged import PagedTarget
@@ -48,9 +48,11 @@ def _priced(options: HeadOptions, target: Target) -> HeadOptions:
     packed = getattr(target.runner, "packed", None) if isinstance(target, PagedTarget) else None
     if packed is None or set(packed.formats) <= {"f32", "bf16"}:
         return options
-    row = MIN_PROB_WHOLE if options.min_prob is None else options.min_prob
-    level = LEVEL_ROWS_WHOLE if options.level_rows is None else options.level_rows
-    return replace(options, min_prob=row, level_rows=level)
+    if options.min_prob is None:
+        options = replace(options, min_prob=MIN_PROB_WHOLE)
+    if isinstance(options, LevelOptions) and options.level_rows is None:
+        options = replace(options, level_rows=LEVEL_ROWS_WHOLE)
+    return options
 
 
 def runner_for(head: Head, options: HeadOptions, target: Target) -> Any:

@@ -15,7 +15,6 @@ from forerun.drafters.eagle import Eagle3Drafter, EagleDrafter
 from forerun.drafters.medusa import MedusaDrafter
 from forerun.drafters.mtp import MTPDrafter
 from forerun.drafters.parallel import ParallelDrafter
-from forerun.drafters.recurrent import HeadOptions
 from forerun.models.heads.plain import TorchMedusa, TorchRecurrent
 from forerun.testing.conformance import check_drafter, toy_law
 from forerun.testing.gate import measure
@@ -47,7 +46,7 @@ def drafter(kind: str, vocab: int = VOCAB, kv_tokens: int = 1 << 12, draft_vocab
     head = random_head(config, seed=3)
     embedding, end = ends(vocab)
     runner = TorchMedusa(head, end) if kind == "medusa" else TorchRecurrent(head, embedding, end)
-    return CLASSES[kind](runner, HeadOptions(**options), vocab=vocab, layers=2, kv_tokens=kv_tokens)
+    return CLASSES[kind](runner, CLASSES[kind].Options(**options), vocab=vocab, layers=2, kv_tokens=kv_tokens)
 
 
 def holds(made) -> int:
@@ -59,7 +58,7 @@ def holds(made) -> int:
 @pytest.mark.parametrize("law", ["foreseen", "chosen", "sampled", "distinct"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_conformance(kind, law):
-    made = drafter(kind, law=law, chunk=3)
+    made = drafter(kind, law=law, **({} if kind == "medusa" else {"chunk": 3}))
     tally = check_drafter(lambda: made, target=lambda: ToyTarget(toy_law(), VOCAB, layers=2), holds=lambda: holds(made))
     assert 0 < tally.accepted < tally.drafted
 
@@ -162,7 +161,8 @@ def test_unlikely_guesses_are_left_out(kind):
     takes a forward, under a parent three times as likely."""
     found = {}
     for least in (0.0, 0.1):
-        made = drafter(kind, law="chosen", min_prob=least, level_rows=3.0)
+        levels = {"level_rows": 3.0} if kind in ("eagle", "eagle3", "mtp") else {}
+        made = drafter(kind, law="chosen", min_prob=least, **levels)
         target = ToyTarget(toy_law(), VOCAB, layers=2)
         target.tap(made.taps)
         seq = Seq(0, [3, 1, 2], SamplingParams(), 64)

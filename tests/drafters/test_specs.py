@@ -16,9 +16,10 @@ def test_a_text_says_how_far_what_is_shared_and_the_rest():
     assert own == {"min_prob": "0.5"}
 
 
-def test_an_option_of_another_drafter_is_refused():
-    with pytest.raises(SpecError, match="width"):
-        split_plan(Spec.parse("ngram:width=2"))
+@pytest.mark.parametrize("spec", ["ngram:width=2", "medusa:window=64", "medusa:level_rows=2", "p-eagle:level_rows=2"])
+def test_an_option_of_another_drafter_is_refused(spec):
+    with pytest.raises(SpecError, match=f"unknown .*{spec.partition(':')[2].partition('=')[0]}"):
+        split_plan(Spec.parse(spec))
 
 
 def test_parts_of_a_cascade_stand_in_order_with_their_brackets():

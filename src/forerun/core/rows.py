@@ -122,9 +122,7 @@ class Rows:
         if params.top_k or params.top_p < 1.0 or params.min_p:
             return self.support(b, node)
         tokens, logs = self.likeliest(b, node, count)
-        weights = np.exp(
-            (np.array(logs) - logs[0]) / params.temperature
-        )  # numpy: these are few, and torch starts slowly
+        weights = np.exp((np.array(logs) - logs[0]) / params.temperature)  # these are few, and torch starts slowly
         return Support(torch.from_numpy(np.array(tokens)), torch.from_numpy(weights))
 
     def logprobs(self, b: int, node: int, token: int, top: int) -> Logprobs:

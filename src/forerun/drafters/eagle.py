@@ -5,18 +5,18 @@ EAGLE-2 is EAGLE-1's head with a tree that grows where the head is sure: here th
 
 from __future__ import annotations
 
-from forerun.drafters.recurrent import HeadOptions, RecurrentDrafter
+from forerun.drafters.recurrent import LevelOptions, RecurrentDrafter
 
 
 class EagleDrafter(RecurrentDrafter):
     """EAGLE-1: reads what comes out of the target's final norm, imitates it, and speaks through the target's head."""
 
     name = "eagle"
-    Options = HeadOptions
+    Options = LevelOptions
 
 
 class Eagle3Drafter(RecurrentDrafter):
     """EAGLE-3: reads three of the target's layers and has a vocabulary's end of its own."""
 
     name = "eagle3"
-    Options = HeadOptions
+    Options = LevelOptions

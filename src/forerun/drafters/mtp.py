@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from forerun.drafters.recurrent import HeadOptions, RecurrentDrafter
+from forerun.drafters.recurrent import LevelOptions, RecurrentDrafter
 
 
 class MTPDrafter(RecurrentDrafter):
     """One decoder layer after the target's last, fed with its own states from the second token on."""
 
     name = "mtp"
-    Options = HeadOptions
+    Options = LevelOptions

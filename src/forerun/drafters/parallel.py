@@ -17,14 +17,14 @@ from forerun.core.draft import Tree
 from forerun.core.noise import Noise
 from forerun.drafters.growth import Growth
 from forerun.drafters.marginal import grow_over
-from forerun.drafters.recurrent import RecurrentDrafter
+from forerun.drafters.recurrent import ReadingOptions, RecurrentDrafter
 
 
 class ParallelDrafter(RecurrentDrafter):
     """One forward a draft, however deep."""
 
     name = "p-eagle"
-    levels_cost = False
+    Options = ReadingOptions
 
     def _grow(self, growths: Sequence[Growth], noise: Noise) -> None:
         self._catch_up(growths)

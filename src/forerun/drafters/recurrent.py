@@ -50,17 +50,8 @@ class HeadOptions:
     """A static tree in the place of the growing one: eagle-25, medusa-63, chain-4, or a .json file of rank paths."""
     min_prob: float | None = None
     """Guesses whose path is less likely than this, by the head's own account, are left out of a growing tree: a row of
-    the target's forward costs about that much of a token; and where a level takes a forward of the head, it is grown
-    below guesses `level_rows` times as likely. None is 0.03, or 0.2 beside a target whose weights are whole numbers,
-    where rows cost more of a forward."""
-    level_rows: float | None = None
-    """Rows that a forward of the head costs as much as. None is 6, or 3 beside whole-number weights."""
-    window: int = 0
-    """Latest tokens that the head looks back on, for texts longer than it was trained on; 0 is all of them."""
-    sinks: int = 4
-    """First tokens that it sees besides, if it looks back on a window."""
-    chunk: int = 512
-    """Tokens of a sequence's past that are read in one forward."""
+    the target's forward costs about that much of a token. None is 0.03, or 0.2 beside a target whose weights are whole
+    numbers, where rows cost more of a forward."""
 
     def __post_init__(self) -> None:
         if self.law not in ALL_LAWS:
@@ -69,16 +60,48 @@ class HeadOptions:
             raise unknown("format", self.format, FORMATS)
         if self.min_prob is not None:
             number(self, "min_prob", 0.0, 0.99)
-        if self.level_rows is not None:
-            number(self, "level_rows", 0.0, 1000.0)
-        whole(self, "chunk", 1, 1 << 20)
-        whole(self, "window", 0, 1 << 20)
-        whole(self, "sinks", 0, 1 << 10)
 
     @property
     def least(self) -> float:
         """`min_prob`, where nobody says for a target of floats."""
         return MIN_PROB if self.min_prob is None else self.min_prob
+
+
+@dataclass(frozen=True, slots=True)
+class ReadingOptions(HeadOptions):
+    """Of a head that looks back on its past. SpecError for values out of range."""
+
+    window: int = 0
+    """Latest tokens that the head looks back on, for texts longer than it was trained on; 0 is all of them."""
+    sinks: int = 4
+    """First tokens that it sees besides, if it looks back on a window."""
+    chunk: int = 512
+    """Tokens of a sequence's past that are read in one forward."""
+
+    def __post_init__(self) -> None:
+        HeadOptions.__post_init__(self)
+        whole(self, "chunk", 1, 1 << 20)
+        whole(self, "window", 0, 1 << 20)
+        whole(self, "sinks", 0, 1 << 10)
+
+    @property
+    def grown(self) -> float:
+        """What a guess must be as likely as for a level to be grown below it: levels cost nothing more."""
+        return 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class LevelOptions(ReadingOptions):
+    """Of a head whose every level takes a forward. SpecError for values out of range."""
+
+    level_rows: float | None = None
+    """Rows of the target's forward that a forward of the head costs as much as: a level is grown below guesses that are
+    so many times as likely as `min_prob`. None is 6, or 3 beside whole-number weights."""
+
+    def __post_init__(self) -> None:
+        ReadingOptions.__post_init__(self)
+        if self.level_rows is not None:
+            number(self, "level_rows", 0.0, 1000.0)
 
     @property
     def grown(self) -> float:
@@ -93,14 +116,12 @@ class RecurrentDrafter:
     """
 
     name = "recurrent"
-    Options: type = HeadOptions
-    levels_cost = True
-    """Whether each level of a tree takes a forward."""
+    Options: type = LevelOptions
 
     def __init__(
         self,
         runner: RecurrentRunner,
-        options: HeadOptions,
+        options: ReadingOptions,
         *,
         vocab: int,
         layers: int,
@@ -153,8 +174,7 @@ class RecurrentDrafter:
         if depth <= 0 or plan.nodes == 0 or seq not in self._slots:
             return None
         options = self.options
-        grown = options.grown if self.levels_cost else 0.0
-        growth = Growth(seq, b, depth, plan.width, plan, options.law, self._shape, options.least, grown)
+        growth = Growth(seq, b, depth, plan.width, plan, options.law, self._shape, options.least, options.grown)
         return growth if self._slots.room(seq, growth.feeds) else None
 
     def _grow(self, growths: Sequence[Growth], noise: Noise) -> None:

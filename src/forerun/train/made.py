@@ -19,7 +19,6 @@ from forerun.assemble import Foundation, engine_over, foundation
 from forerun.core.errors import BrokenInvariant
 from forerun.core.options import Spec
 from forerun.drafters.names import drafter_entry
-from forerun.drafters.recurrent import HeadOptions
 from forerun.engine.engine import Engine
 from forerun.models.heads.formats import own
 from forerun.models.heads.head import Head
@@ -61,7 +60,7 @@ class MadeHead:
     def serving(self, base: Foundation, plan: str = "") -> Iterator[Engine]:
         spec = f"{self.head.kind}:{plan}" if plan else self.head.kind
         cls = drafter_entry(Spec.parse(spec).name).load()
-        drafter = heads.beside(cls, self.head, HeadOptions(), base.target)
+        drafter = heads.beside(cls, self.head, cls.Options(), base.target)
         with engine_over(base, spec, drafter) as engine:
             yield engine
 
