@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from forerun.core.draft import Tree
+from forerun.core.errors import SpecError
 from forerun.core.noise import Noise, SeededNoise
 from forerun.core.params import SamplingParams
 from forerun.core.plan import Plan
@@ -180,3 +181,11 @@ def test_unlikely_guesses_are_left_out(kind):
     likely = {tuple(whole.tokens[n] for n in whole.path(node)) for node in stay}
     assert {tuple(few.tokens[n] for n in few.path(node)) for node in range(1, len(few))} == likely
     assert 0 < len(likely) < whole.drafted
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"), [("eagle3", {"level_rows": -1}), ("p-eagle", {"window": -1}), ("medusa", {"min_prob": 2})]
+)
+def test_options_out_of_range_are_refused_as_a_head_s(kind, values):
+    with pytest.raises(SpecError, match=f"^head {next(iter(values))} must be"):
+        CLASSES[kind].Options(**values)

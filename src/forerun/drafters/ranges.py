@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import is_dataclass
 from math import isfinite
 
 from forerun.core.errors import SpecError
@@ -32,4 +33,6 @@ def ordered(options: object, low: str, high: str) -> None:
 
 
 def _of(options: object) -> str:
-    return type(options).__name__.removesuffix("Options").lower()
+    """Whose options they are, by the class that others extend: those of every head are a head's."""
+    first = next(base for base in reversed(type(options).__mro__) if is_dataclass(base))
+    return first.__name__.removesuffix("Options").lower()
