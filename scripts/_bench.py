@@ -27,22 +27,33 @@ def provenance() -> dict[str, object]:
 
 
 def add_out(parser: argparse.ArgumentParser, experiment: str) -> None:
-    """Where the results go."""
-    name = f"results/{experiment}.json"
-    parser.add_argument("--out", type=Path, default=ROOT / name, metavar="FILE.json", help=f"({name})")
+    """Where the results go: a file of the user's own, or with --record the one that ships."""
+    own, shipped = (f"{folder}/{experiment}.json" for folder in ("measured", "results"))
+    parser.add_argument("--out", type=Path, metavar="FILE.json", help=f"({own})")
+    parser.add_argument("--record", action="store_true", help=f"write the shipped results ({shipped}, or --out there)")
+    parser.add_argument("--json", action="store_true", help="print one JSON object in the place of tables")
 
 
 @contextmanager
 def measuring(args: argparse.Namespace, experiment: str) -> Iterator[Run]:
     """The run of these options, which the same command goes on with where it was cut short."""
+    if args.out is None:
+        args.out = ROOT / ("results" if args.record else "measured") / f"{experiment}.json"
     run = common.begin(args, experiment)
     with common.kept(run):
         yield run
 
 
-def write(run: Run, answers: Answers, figures: Mapping[str, Any], samples: Sequence[object], **facts: object) -> int:
-    """Write the results whole, tell them, and print them as the last line; `facts` are further ones of the bench."""
-    return common.deliver(run, provenance() | facts, answers, figures, samples)
+def write(
+    args: argparse.Namespace,
+    run: Run,
+    answers: Answers,
+    figures: Mapping[str, Any],
+    samples: Sequence[object],
+    **facts: object,
+) -> int:
+    """Write the results whole and tell them; `facts` are further ones of the bench."""
+    return common.deliver(args, run, provenance() | facts, answers, figures, samples)
 
 
 def told(main: Callable[[], int]) -> int | str:

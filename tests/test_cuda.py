@@ -75,6 +75,6 @@ def test_training_on_the_device(tmp_path, kind, capsys):
     words += ["--corpus", str(tmp_path / "corpus"), "--taps", "0,1,2"] + (["--layers", "2"] if kind == "draft" else [])
     losses = []
     for device in ("cuda", "cpu"):
-        assert main([*words, "--device", device, "--out", str(tmp_path / device)]) == 0
-        losses.append(json.loads(capsys.readouterr().out.splitlines()[-1])["losses"][-1][1])
+        assert main([*words, "--device", device, "--out", str(tmp_path / device), "--json"]) == 0
+        losses.append(json.loads(capsys.readouterr().out)["losses"][-1][1])
     assert losses[0] == pytest.approx(losses[1], rel=0.05, abs=0.02)

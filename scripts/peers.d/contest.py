@@ -5,7 +5,6 @@ the highest. Times alone mean little on a machine that is not idle.
 """
 
 import argparse
-import json
 import os
 import sys
 import time
@@ -104,7 +103,6 @@ def main(doc: str | None) -> int:
     options.add_argument("--rounds", type=int, default=9)
     options.add_argument("--threads", type=int, default=2)
     options.add_argument("--runtime", choices=("native", "torch"), default="native", help="ours; torch does bf16 alone")
-    options.add_argument("--json", action="store_true", help="end with one line of JSON")
     _bench.add_out(options, "peers")
     args = options.parse_args()
     if args.rounds < 1 or args.threads < 1:
@@ -114,9 +112,8 @@ def main(doc: str | None) -> int:
         figures = [figure for figure in figures if figure.ours == "ours/bf16"]
     if not figures:
         options.error("none of these figures can be had with --runtime torch")
-    if len(figures) < len(FIGURES) and args.out == _bench.ROOT / "results/peers.json":
-        say("not to be written: some figures are left out; name another file with --out")
-        args.out = None
+    if args.record and len(figures) < len(FIGURES):
+        options.error("--record takes all figures: leave out --only and --runtime torch")
     return compete(args, figures)
 
 
@@ -141,10 +138,7 @@ def compete(args: argparse.Namespace, figures: Sequence[Figure]) -> int:
             "tokens": TOKENS, "context": CONTEXT, "rows8": [CACHED, ROWS], "prompt": PROMPT, "rounds": args.rounds,
             "workers": {name: worker.facts for name, worker in team.items()}, "load_at_start": load,
         }  # fmt: skip
-        _bench.write(run, answers(found, args), found, records, threads=args.threads)
-    if args.json:
-        print(json.dumps(found))
-    return 0
+        return _bench.write(args, run, answers(found, args), found, records, threads=args.threads)
 
 
 def answers(found: dict[str, Any], args: argparse.Namespace) -> Answers:

@@ -228,14 +228,49 @@ def test_wrong_calls_are_one_line_and_exit_1(capsys, model, tmp_path, name):
     assert hint in err
 
 
-@pytest.mark.parametrize(
-    ("argv", "hint"), [(["generate", "--temprature", "1", "x"], "--temperature"), (["generat"], "generate")]
-)
-def test_unknown_options_exit_2_with_a_hint(capsys, argv, hint):
+WRONG_WORDS = {
+    "option": (["generate", "--temprature", "1", "x"], "did you mean --temperature?"),
+    "option with a value": (["generate", "--max_tokens=3", "x"], "did you mean --max-tokens?"),
+    "option of an experiment": (["lab", "domains", "--workloads", "code"], "did you mean --workload?"),
+    "option that nothing is like": (["chat", "--json"], "unrecognized arguments: --json"),
+    "option before the command": (["--temperature", "1", "generate"], "forerun COMMAND --temperature"),
+    "command": (["generat"], "did you mean generate?"),
+    "command that nothing is like": (["zzzz"], "it takes generate, chat, "),
+    "experiment": (["lab", "advize"], "did you mean advise?"),
+    "experiment that nothing is like": (["lab", "zzzz"], "it takes advise, curve, "),
+    "no experiment": (["lab"], "EXPERIMENT"),
+    "choice": (["generate", "--runtime", "nativ", "x"], "did you mean native?"),
+    "positional choice": (["train", "eagel3", "-m", "a", "--out", "b"], "did you mean eagle3?"),
+    "number": (["generate", "--max-tokens", "many", "x"], "invalid int value: 'many'"),
+    "value that is missing": (["lab", "curve", "--rows"], "expected one argument"),
+    "options that are missing": (["train", "eagle3"], "-m/--model, --out"),
+    "two that exclude each other": (["lab", "curve", "--tree", "--prompt"], "not allowed with"),
+    "word too many": (["doctor", "now"], "unrecognized arguments: now"),
+    "text of several lines": (["doctor", "a\nb\nc\nd\x1b[2J"], r"a\nb\nc\nd\x1b[2J"),
+    "text without end": (["doctor", "x" * 10_000], "xxx …"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_WORDS)
+def test_a_wrong_word_is_at_most_three_lines_with_a_hint_and_exit_2(capsys, name):
+    argv, hint = WRONG_WORDS[name]
     with pytest.raises(SystemExit) as caught:
         main(argv)
-    assert caught.value.code == 2
-    assert hint in capsys.readouterr().err
+    out, err = capsys.readouterr()
+    assert (caught.value.code, out) == (2, "")
+    assert hint in err
+    assert err.count("\n") <= 3
+    assert len(err) < 600
+    assert "--help" in err, "where the rest stands"
+
+
+def test_python_m_forerun_is_the_command():
+    words = [sys.executable, "-m", "forerun"]
+    helped = subprocess.run([*words, "lab", "curve", "--help"], capture_output=True, text=True, check=True)
+    assert helped.stdout.startswith("usage: forerun lab curve ")
+    wrong = subprocess.run([*words, "generat"], capture_output=True, text=True, check=False)
+    assert (wrong.returncode, wrong.stdout) == (2, "")
+    assert "forerun --help" in wrong.stderr
 
 
 def test_126_a_drafter_that_cannot_be_used_is_an_error_not_a_silence(capsys, model):
@@ -294,14 +329,17 @@ def test_drafters_lists_every_drafter_with_documented_options(capsys):
     assert "ngram" in run(capsys, "drafters")[1]
 
 
-def test_demo_compares_both_ways_and_ends_with_json(capsys, model, tmp_path):
+def test_demo_compares_both_ways(capsys, model, tmp_path):
     long = write_folder(tmp_path / "long", Tiny(max_len=2048))
-    code, out, _ = run(capsys, "demo", "-m", str(long), "--tokens", "12", "--prompts", "2")
+    argv = ("demo", "-m", str(long), "--tokens", "12", "--prompts", "2")
+    code, out, _ = run(capsys, *argv, "--json")
     assert code == 0
-    found = json.loads(out.splitlines()[-1])
+    found = json.loads(out)
     assert set(found) >= {"identical", "tokens", "plain_ms_per_token", "ms_per_token", "speedup", "tau"}
     assert found["identical"] is True
     assert found["tokens"] == 24
+    code, out, _ = run(capsys, *argv)
+    assert code == 0
     assert "same text" in out
     assert "edit-rename" in out
     assert "code-" in out, "prompts of several suites, in turn"

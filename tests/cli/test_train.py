@@ -53,8 +53,8 @@ def test_every_kind_from_a_corpus_to_drafts(kind, model, corpus, data, tmp_path,
         *data,
     ]
     vocab = [] if kind == "eagle" else ["--draft-vocab", "150"]
-    assert main([*words, "--steps", "6", "--measures", "2", "--batch", "256", *vocab]) == 0
-    card = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert main([*words, "--steps", "6", "--measures", "2", "--batch", "256", *vocab, "--json"]) == 0
+    card = json.loads(capsys.readouterr().out)
     assert card["kind"] == kind
     assert card["steps"] == 6
     assert len(card["taus"]) == 2
@@ -74,8 +74,8 @@ def test_a_draft_model_from_a_corpus_to_drafts(family, data, tmp_path, capsys):
     model = write_folder(tmp_path / "model", Tiny(family, hidden=32, layers=4, inner=80, max_len=512, sharpness=2.0))
     out = tmp_path / "draft"
     words = ["train", "draft", "-m", str(model), "--out", str(out), "--tokens", "500", *SMALL, *data, "--layers", "2"]
-    assert main([*words, "--steps", "3", "--measures", "1", "--batch", "256"]) == 0
-    card = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert main([*words, "--steps", "3", "--measures", "1", "--batch", "256", "--json"]) == 0
+    card = json.loads(capsys.readouterr().out)
     assert card["tau"]["all"] >= 1.0
     assert json.loads((out / "card.json").read_text())["steps"] == 3
     assert "A draft model" in (out / "README.md").read_text()
@@ -93,10 +93,10 @@ def test_medusa_2_makes_another_target_and_says_so(model, corpus, data, tmp_path
     out = tmp_path / "pair"
     common = ["-m", str(model), "--corpus", str(corpus), "--tokens", "900", *SMALL, *data, "--draft-vocab", "150"]
     words = ["train", "medusa2", *common, "--steps", "6", "--measures", "1", "--batch", "256", "--out", str(out)]
-    assert main(words) == 0
+    assert main([*words, "--json"]) == 0
     said = capsys.readouterr()
     assert "another target" in said.err
-    assert len(json.loads(said.out.splitlines()[-1])["agreement"]) == 4, "the target with itself before, and the heads"
+    assert len(json.loads(said.out)["agreement"]) == 4, "the target with itself before, and the heads"
     assert "another target" in (out / "README.md").read_text()
     texts = []
     for drafter in ("none", f"medusa:path={out / 'medusa'}", str(out / "medusa")):
@@ -115,8 +115,9 @@ def test_a_head_is_taught_on_and_begins_another_kind(model, corpus, data, tmp_pa
     assert main(["train", "eagle3", *common, "--steps", "4", "--draft-vocab", "150", "--out", str(first)]) == 0
     # At a rate of nothing, teaching on gives back what there was: scales are folded in and out.
     words = ["train", "eagle3", *common, "--from", str(first), "--steps", "1", "--rate", "1e-9", "--out", str(second)]
-    assert main(words) == 0
-    assert json.loads(capsys.readouterr().out.splitlines()[-1])["begun_from"]["steps"] == 4
+    capsys.readouterr()
+    assert main([*words, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["begun_from"]["steps"] == 4
     before, after = own.read(first), own.read(second)
     assert torch.equal(before.words, after.words)
     for name in before.tensors:
@@ -254,7 +255,7 @@ def test_a_head_is_shown_and_written_for_others(model, tmp_path, capsys):
         for form in forms:
             out = tmp_path / f"{kind}-{form}"
             words = ["head", str(tmp_path / kind), "-m", str(model), "--export", form, "--out", str(out)]
-            assert main(words) == 0
+            assert main([*words, "--json"]) == 0
             assert json.loads(capsys.readouterr().out)["kind"] == kind
             assert named(f"{out}:depth=2") == f"{kind}:path={out},depth=2"
             found, _ = open_head(out, fit)
@@ -329,5 +330,6 @@ def test_a_killed_run_by_minutes_goes_on_with_the_same_data(model, data, tmp_pat
     assert main(words) != 0
     before = Corpus(tmp_path / "o" / "corpus").learnt
     monkeypatch.setattr(trainer, "_step", step)
-    assert main(words) == 0
-    assert json.loads(capsys.readouterr().out.splitlines()[-1])["corpus"]["learnt"] == before
+    capsys.readouterr()
+    assert main([*words, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["corpus"]["learnt"] == before

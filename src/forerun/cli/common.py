@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -153,25 +152,21 @@ def stats_json(stats: SeqStats) -> dict[str, object]:
     }
 
 
-def result_json(result: Result) -> str:
-    """One line of JSON: text, ids, finish reason, usage and statistics."""
-    return json.dumps(
-        {
-            "text": result.text,
-            "token_ids": result.token_ids,
-            "finish_reason": result.finish_reason,
-            "usage": {
-                "prompt_tokens": result.usage.prompt_tokens,
-                "completion_tokens": result.usage.completion_tokens,
-                "total_tokens": result.usage.total_tokens,
-            },
-            "stats": stats_json(result.stats),
-            **({"choices": [_choice(choice) for choice in result.choices]} if len(result.choices) > 1 else {}),
-            **_logprobs(result),
+def result_json(result: Result) -> dict[str, object]:
+    """Text, ids, finish reason, usage and statistics, as JSON values."""
+    return {
+        "text": result.text,
+        "token_ids": result.token_ids,
+        "finish_reason": result.finish_reason,
+        "usage": {
+            "prompt_tokens": result.usage.prompt_tokens,
+            "completion_tokens": result.usage.completion_tokens,
+            "total_tokens": result.usage.total_tokens,
         },
-        ensure_ascii=False,
-        allow_nan=False,
-    )
+        "stats": stats_json(result.stats),
+        **({"choices": [_choice(choice) for choice in result.choices]} if len(result.choices) > 1 else {}),
+        **_logprobs(result),
+    }
 
 
 def _choice(choice: Choice) -> dict[str, object]:

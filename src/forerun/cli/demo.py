@@ -7,11 +7,11 @@ examples:
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Sequence
 
 from forerun.cli.common import add_engine, engine_from, warn_if_lossy
+from forerun.cli.tell import tell
 
 PROMPTS = 4
 BEST_HEADS = ("eagle3", "p-eagle")
@@ -30,7 +30,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Stream one answer, compare both ways prompt by prompt, print a table and one JSON line."""
+    """Stream one answer, compare both ways prompt by prompt, print a table."""
     from forerun import heads
     from forerun.cli.compare import compare, table
     from forerun.cli.show import stream
@@ -48,14 +48,14 @@ def run(args: argparse.Namespace) -> int:
         warn_if_lossy(engine)
         shown = prompts[0]
         print(f"{engine.parts.target.spec.name} with {args.drafter}; green: drafted, and right\n", file=sys.stderr)
-        print(f"> {shown.text.splitlines()[0]}\n", file=sys.stderr)
-        stream(engine, engine.chat(shown.text), {"max_tokens": args.tokens}, colour=sys.stdout.isatty())
+        if not args.json:
+            print(f"> {shown.text.splitlines()[0]}\n", file=sys.stderr)
+            stream(engine, engine.chat(shown.text), {"max_tokens": args.tokens}, colour=sys.stdout.isatty())
         print("\nnow each prompt both ways, in turn …", file=sys.stderr)
         outcome = compare(engine, [engine.chat(prompt.text) for prompt in prompts], {"max_tokens": args.tokens})
-    print(table(outcome))
     by_prompt = zip(prompts, outcome.by_prompt(), strict=True)
-    print("\n".join(f"  {prompt.id:22}{'':12}{speed:13.2f}x" for prompt, speed in by_prompt if speed))
-    print(json.dumps(outcome.summary()))
+    each = [f"  {prompt.id:22}{'':12}{speed:13.2f}x" for prompt, speed in by_prompt if speed]
+    tell(args, "\n".join([table(outcome), *each]), outcome.summary())
     return 0 if outcome.identical else 1
 
 

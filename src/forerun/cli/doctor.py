@@ -7,13 +7,13 @@ examples:
 from __future__ import annotations
 
 import argparse
-import json
 import platform
+
+from forerun.cli.tell import tell
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     """The command's options."""
-    parser.add_argument("--json", action="store_true", help="one JSON object")
     parser.add_argument("-m", "--model", help="say too what the native runtime makes of this model's weights")
     parser.add_argument("--weights", default="auto", help="auto, f32, bf16, int8, q4 or nf4, for --model (auto)")
 
@@ -23,11 +23,7 @@ def run(args: argparse.Namespace) -> int:
     found = findings()
     if args.model:
         found |= weights_of(args.model, args.weights)
-    if args.json:
-        print(json.dumps(found, ensure_ascii=False))
-    else:
-        for key, value in found.items():
-            print(f"{key:22} {value}")
+    tell(args, "\n".join(f"{key:22} {value}" for key, value in found.items()), found)
     return 0
 
 

@@ -6,12 +6,12 @@ example:
 from __future__ import annotations
 
 import argparse
-import json
+
+from forerun.cli.tell import tell
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     """The command's options."""
-    parser.add_argument("--json", action="store_true", help="one JSON object")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -19,12 +19,10 @@ def run(args: argparse.Namespace) -> int:
     from forerun.drafters.specs import describe_drafters
 
     known = describe_drafters()
-    if args.json:
-        print(json.dumps(known, ensure_ascii=False))
-        return 0
+    lines = []
     for name, entry in known.items():
-        print(f"{name}: {entry['summary']}")
-        for option in entry["options"]:
-            print(f"    {option['name']}={option['default']}  {option['help']}")
-    print("\nUse one as -d NAME or -d NAME:KEY=VALUE,KEY=VALUE, e.g. -d ngram:depth=12")
+        lines.append(f"{name}: {entry['summary']}")
+        lines += [f"    {option['name']}={option['default']}  {option['help']}" for option in entry["options"]]
+    lines += ["", "Use one as -d NAME or -d NAME:KEY=VALUE,KEY=VALUE, e.g. -d ngram:depth=12"]
+    tell(args, "\n".join(lines), known)
     return 0

@@ -22,6 +22,7 @@ from forerun.cli.common import (
     warn_if_lossy,
     warn_if_unread,
 )
+from forerun.cli.tell import tell
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -29,7 +30,6 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("prompt", nargs="?", help="the user's text; - or nothing reads standard input")
     parser.add_argument("--system", help="instructions that stand before the user's text")
     parser.add_argument("--raw", action="store_true", help="continue the text itself, without the chat template")
-    parser.add_argument("--json", action="store_true", help="print one JSON object instead of the text")
     parser.add_argument("--stats", action="store_true", help="print what speculation did, on stderr")
     parser.add_argument(
         "--show", action="store_true", help="on a terminal, colour tokens that were drafted and accepted"
@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
         prompt = text if plain else engine.chat([*system, {"role": "user", "content": text}])
         if args.json:
             result = engine.generate(prompt, **params)
-            print(result_json(result))
+            tell(args, result.text, result_json(result))
         else:
             from forerun.cli.show import stream
 

@@ -6,9 +6,10 @@ example: forerun head heads/eagle3 -m smollm2 --export speculators --out heads/f
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from forerun.cli.tell import tell
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -51,12 +52,13 @@ def run(args: argparse.Namespace) -> int:
         from forerun.train.ends import Ends
 
         export(head, args.export, args.out, fit, Ends.of(checkpoint))
-    print(json.dumps(described(head)))
+    found = described(head)
+    tell(args, "\n".join(f"{key:22} {value}" for key, value in found.items()), found)
     return 0
 
 
 def described(head: Head) -> dict[str, object]:
-    """What there is to say of a head in a line of JSON."""
+    """What there is to say of a head, by name."""
     from dataclasses import asdict
 
     said = {key: value for key, value in asdict(head.config).items() if value not in (None, (), False)}

@@ -16,6 +16,7 @@ from difflib import get_close_matches
 from typing import NoReturn
 
 from forerun.cli import chat, demo, doctor, drafters, generate, head, lab, pull, train
+from forerun.cli.tell import add_common, add_debug
 
 COMMANDS = {
     "generate": generate,
@@ -28,18 +29,41 @@ COMMANDS = {
     "head": head,
     "lab": lab,
 }
+OF_SEVERAL = ("chat", "lab")
+"""Commands that say more than one thing, or have commands of their own, so that --json is none of their options."""
+_LONGEST = 400  # characters of an error that are shown
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse, with the nearest option suggested for one that does not exist."""
+    """argparse, with the nearest name suggested for one that does not exist, and faults of two lines."""
 
     def error(self, message: str) -> NoReturn:
-        """Print usage and the reason, and exit 2."""
-        wrong = message.removeprefix("unrecognized arguments: ").split()
-        if message.startswith("unrecognized") and wrong:
-            near = get_close_matches(wrong[0], [option for a in self._actions for option in a.option_strings], n=1)
-            message += f" (did you mean {near[0]}?)" if near else ""
-        super().error(message)
+        """Say what is wrong and where the options stand, and exit 2."""
+        said = "".join(char if char.isprintable() else repr(char)[1:-1] for char in message)
+        said = said if len(said) <= _LONGEST else f"{said[:_LONGEST]} …"
+        self.exit(2, f"Error: {said}\n{self.prog} --help lists what it takes\n")
+
+    def refuse(self, wrong: Sequence[str]) -> NoReturn:
+        """`error` for arguments that nobody takes."""
+        known = [option for action in self._actions for option in action.option_strings]
+        near = [f"{word} (did you mean {found}?)" if (found := nearest(word, known)) else word for word in wrong]
+        self.error(f"unrecognized arguments: {' '.join(near)}")
+
+    def _check_value(self, action: argparse.Action, value: object) -> None:
+        """Refuse what is none of an argument's choices; argparse would name all of them, near or not."""
+        if action.choices is None or value in action.choices:
+            return
+        choices = list(map(str, action.choices))
+        found = nearest(str(value), choices)
+        hint = f"did you mean {found}?" if found else f"it takes {', '.join(choices)}"
+        raise argparse.ArgumentError(action, f"there is no {value!r}: {hint}")
+
+
+def nearest(wrong: str, known: Sequence[str]) -> str | None:
+    """The known name that a wrong one is most like, if it is like any; no name are its dashes, and `=` and a value."""
+    names = {name.lstrip("-"): name for name in known}
+    found = get_close_matches(wrong.partition("=")[0].lstrip("-"), names, n=1)
+    return names[found[0]] if found else None
 
 
 def parser() -> Parser:
@@ -60,7 +84,7 @@ def parser() -> Parser:
             epilog=example,
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
-        command.add_argument("--debug", action="store_true", help="show the traceback of an error")
+        (add_debug if name in OF_SEVERAL else add_common)(command)
         module.add(command)
     return top
 
@@ -76,8 +100,10 @@ def _name_drafters(args: argparse.Namespace) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit status."""
-    top = parser()
-    args, rest = top.parse_known_args(argv)
+    top, given = parser(), list(sys.argv[1:] if argv is None else argv)
+    if given and given[0].startswith("-") and given[0] not in ("-h", "--help", "--version"):
+        top.error(f"{given[0]} stands before the command; options stand behind it: forerun COMMAND {given[0]} …")
+    args, rest = top.parse_known_args(given)
     if args.version:
         from forerun import __version__
 
@@ -87,11 +113,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         top.print_help(sys.stderr)
         return 2
     if rest:
-        _chosen(top, args).error(f"unrecognized arguments: {' '.join(rest)}")
+        _chosen(top, args).refuse(rest)
     return _guarded(args)
 
 
-def _chosen(parser: argparse.ArgumentParser, args: argparse.Namespace) -> argparse.ArgumentParser:
+def _chosen(parser: Parser, args: argparse.Namespace) -> Parser:
     """The parser of the command that was given, and of its own command if it has some."""
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
@@ -116,7 +142,7 @@ def _guarded(args: argparse.Namespace) -> int:
         sys.stdout.flush()
         return status
     except ForerunError as error:
-        if args.debug:
+        if getattr(args, "debug", False):
             raise
         print(f"Error: {error}", file=sys.stderr)
         return 1
@@ -127,7 +153,7 @@ def _guarded(args: argparse.Namespace) -> int:
         _drop_output()
         return 1
     except OSError as error:
-        if args.debug:
+        if getattr(args, "debug", False):
             raise
         _drop_output()
         print(f"Error: {error.strerror or error}{f': {error.filename}' if error.filename else ''}", file=sys.stderr)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import argparse
 
+from forerun.cli.tell import tell
+
 
 def add(parser: argparse.ArgumentParser) -> None:
     """The command's options."""
@@ -18,5 +20,6 @@ def run(args: argparse.Namespace) -> int:
     """Print the path."""
     from forerun.weights.pull import resolve
 
-    print(resolve(args.model))
+    path = str(resolve(args.model))
+    tell(args, path, {"path": path})
     return 0

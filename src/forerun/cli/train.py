@@ -6,11 +6,12 @@ example: forerun train eagle3 -m smollm2 --out heads/eagle3 --minutes 60
 from __future__ import annotations
 
 import argparse
-import json
 import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from forerun.cli.tell import tell
 
 if TYPE_CHECKING:
     from forerun.train.gather import Progress
@@ -116,7 +117,8 @@ def run(args: argparse.Namespace) -> int:
     )
     with Screen() as screen:
         card = gather_only(job, screen.watch()) if args.kind == "corpus" else train(job, screen.watch())
-    print(json.dumps(card))
+    tau = f", {card['tau']['all']:.2f} tokens a pass on held-out prompts" if "tau" in card else ""
+    tell(args, f"{args.kind}: written to {args.out}{tau}", card)
     return 0
 
 

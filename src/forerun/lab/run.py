@@ -25,6 +25,8 @@ from forerun.lab.machine import write_whole
 from forerun.workloads.prompts import Workload
 
 SCHEMA = 1
+SOURCES = Path(__file__).resolve().parents[3]
+"""The source tree, where it is one that we run from."""
 BENCH = ("command", "date", "commit", "forerun", "python", "system", "processor", "cores", "load_average")
 """Fields of `bench` that every file must have."""
 _UNKNOWN = (
@@ -67,7 +69,8 @@ class Result:
 class Run:
     """Units of work by key, kept as they are done. `ask` (JSON values) says what is measured: only a run of the same
     ask is gone on with. `opened` is the `machine.moment` at which it began, now if None. Without `resume` nothing is
-    kept, and what another run left stays as it is. SpecError at once if `out` is no .json path or cannot be written."""
+    kept, and what another run left stays as it is. SpecError at once if `out` is no .json path, cannot be written, or
+    lies where the shipped results do without `record`."""
 
     def __init__(
         self,
@@ -76,6 +79,7 @@ class Run:
         ask: Mapping[str, object],
         *,
         resume: bool = True,
+        record: bool = False,
         opened: Mapping[str, object] | None = None,
     ) -> None:
         self.experiment = experiment
@@ -85,7 +89,7 @@ class Run:
         self.differs: tuple[str, ...] = ()  # in what an interrupted run was another one, which is moved aside then
         self._ask = json.loads(json.dumps(ask, sort_keys=True))
         self._kept: dict[str, Any] = {}
-        check_out(out)
+        check_out(out, record)
         if self.keeps:
             self._kept = self._read_partial()
             self._start_partial()
@@ -251,17 +255,29 @@ def _parsed(line: str) -> Any:
         return None
 
 
-def check_out(out: Path | None) -> None:
-    """SpecError at once, before anything is loaded or measured, for a path that no results can be written to."""
+def check_out(out: Path | None, record: bool = False) -> None:
+    """SpecError at once, before anything is loaded or measured, for a path that no results can be written to, or only
+    to `record` them among those that ship with the sources."""
     if out is None:
         return
     if out.suffix != ".json":
-        raise SpecError(f"results go to a .json file, as results/NAME.json, got {out}")
+        raise SpecError(f"results go to a .json file, as measured/NAME.json, got {out}")
     if os.path.isdir(out):  # unlike the methods of a path, false for names that the system does not take
-        raise SpecError(f"results go to a file, {out} is a folder: give results/NAME.json")
+        raise SpecError(f"results go to a file, {out} is a folder: give measured/NAME.json")
+    if not record and shipped(out):
+        raise SpecError(
+            f"{out} lies among the results that ship with forerun: give another file, as measured/{out.name}, "
+            "or --record to replace what the README tells"
+        )
     above = next(folder for folder in (out.parent, *out.parent.parents) if os.path.exists(folder))
     if not above.is_dir() or not os.access(above, os.W_OK):
         raise SpecError(f"results cannot be written to {out}: {above} is not a folder that can be written to")
+
+
+def shipped(out: Path) -> bool:
+    """Whether a file lies among the results in the source tree that we run from, by whatever way it is named."""
+    results = os.path.realpath(SOURCES / "results")
+    return (SOURCES / "src" / "forerun").is_dir() and os.path.realpath(out).startswith(results + os.sep)
 
 
 def dumped(whole: Mapping[str, Any]) -> str:

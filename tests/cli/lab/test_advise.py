@@ -28,7 +28,6 @@ def test_each_set_is_advised_on(capsys, models, prompts, tmp_path):
     code, said, _ = advise(capsys, models, *argv)
     found = load_result(out)
     assert code == 0
-    assert json.loads(said.splitlines()[-1])["figures"] == found.figures
     assert set(found.figures["workloads"]) == {"mine", "others"}
     for work in found.figures["workloads"].values():
         assert work["live"]["prompts"] == 4

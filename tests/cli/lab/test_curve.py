@@ -17,11 +17,12 @@ def run(capsys, *argv):
     return code, out, err
 
 
-def test_the_last_line_is_json_with_every_figure(capsys, models):
-    argv = ("-m", str(models["folder"]), "--runtime", "torch", *SHORT, "--batch", "1,2")
+def test_every_figure_is_in_the_file_and_tables_are_for_people(capsys, models, tmp_path):
+    file = tmp_path / "curve.json"
+    argv = ("-m", str(models["folder"]), "--runtime", "torch", *SHORT, "--batch", "1,2", "--out", str(file))
     code, out, err = run(capsys, *argv)
-    assert (code, err) == (0, "")
-    found = json.loads(out.splitlines()[-1])["figures"]
+    assert (code, err) == (0, f"written to {file}\n")
+    found = load_result(file).figures
     assert set(found) >= {"ms_by_rows", "weights", "isa", "bandwidth_share", "points", "curve", "threads"}
     assert list(found["ms_by_rows"]) == ["1", "4"]
     assert len(found["points"]) == 4
@@ -30,9 +31,9 @@ def test_the_last_line_is_json_with_every_figure(capsys, models):
 
 @pytest.mark.parametrize("feed", ["--tree", "--prompt"])
 def test_random_weights_and_ways_to_feed(capsys, feed):
-    code, out, _ = run(capsys, "-m", "random:tiny", "--runtime", "torch", *SHORT, feed)
+    code, out, _ = run(capsys, "-m", "random:tiny", "--runtime", "torch", *SHORT, feed, "--json")
     assert code == 0
-    found = json.loads(out.splitlines()[-1])["figures"]
+    found = json.loads(out)["figures"]
     assert found["model"] == "random-tiny"
     assert found["feed"] == feed.removeprefix("--")
 
@@ -80,8 +81,8 @@ def test_an_interrupted_run_goes_on_with_the_rounds_it_has(capsys, tmp_path, mon
 
 def test_quick_takes_fewer_rows_and_rounds(capsys):
     argv = ("-m", "random:tiny", "--runtime", "torch", "--context", "16", "--threads", "1")
-    code, out, _ = run(capsys, *argv, "--quick")
-    found = json.loads(out.splitlines()[-1])["figures"]
+    code, out, _ = run(capsys, *argv, "--quick", "--json")
+    found = json.loads(out)["figures"]
     assert code == 0
     assert list(found["ms_by_rows"]) == ["1", "2", "4", "8"]
     assert found["repeats"] == 3

@@ -46,8 +46,7 @@ def test_a_whole_run(capsys, model, prompts, tmp_path):
     out = tmp_path / "results" / "lossless.json"
     argv = ("--workload", str(prompts), "-d", "prediction", "-d", "skip:layers=1,law=sampled", "--out", str(out))
     code, said, _ = lossless(capsys, model, *argv)
-    last, found = json.loads(said.splitlines()[-1]), load_result(out)
-    assert last["figures"] == found.figures
+    found = load_result(out)
     assert found.figures["verdict"] == "lossless", found.figures["findings"]
     assert code == 0
     assert {sample["part"] for sample in found.samples} == {"identity", "rows", "exact", "sampled"}
@@ -61,8 +60,8 @@ def test_a_whole_run(capsys, model, prompts, tmp_path):
 
 def test_parts_can_be_chosen_and_a_sabotage_is_caught(capsys, model, prompts):
     argv = ("--workload", str(prompts), "-d", "ngram", "--parts", "exact")
-    code, said, _ = lossless(capsys, model, *argv)
-    assert (code, "identity" in json.loads(said.splitlines()[-1])["figures"]) == (0, False)
+    code, said, _ = lossless(capsys, model, *argv, "--json")
+    assert (code, "identity" in json.loads(said)["figures"]) == (0, False)
     code, said, _ = lossless(capsys, model, *argv, "--sabotage", "odds")
     assert code == 1
     assert "verdict: broken: exact: verifier sabotaged:odds deviates by" in said
@@ -72,8 +71,7 @@ def test_a_rule_that_is_lossy_is_no_secret(capsys, model, prompts):
     argv = ("--workload", str(prompts), "-d", "prediction", "--verify", "typical", "--parts", "exact,sampled")
     code, said, _ = lossless(capsys, model, *argv)
     assert code == 1
-    verdict = json.loads(said.splitlines()[-1])["figures"]["verdict"]
-    assert verdict.startswith("broken: exact: verifier typical deviates")
+    assert "verdict: broken: exact: verifier typical deviates" in said
     assert "prediction: another distribution" in said
 
 

@@ -1,7 +1,5 @@
 """`forerun lab phases` on a tiny model."""
 
-import json
-
 import pytest
 
 from forerun.cli.main import main
@@ -25,7 +23,6 @@ def test_the_file_holds_what_is_printed(phases, tmp_path, sampling):
     code, said, _ = phases("-d", "suffix", "--depths", "1", "--out", str(out), *sampling)
     assert code == 0
     found = load_result(out)
-    assert json.loads(said.splitlines()[-1])["figures"] == found.figures
     (here,) = found.figures["workloads"].values()
     assert here["plain"]["split"]["ms_per_token"]["sampling"] > 0
     assert list(here["drafters"]) == ["suffix"]
@@ -42,10 +39,11 @@ def test_the_file_holds_what_is_printed(phases, tmp_path, sampling):
     assert "measured: all answers pooled" in said
 
 
-def test_answers_of_one_token_have_no_split_but_a_report(phases):
-    code, said, _ = phases("-d", "suffix", "--tokens", "1", "--depths", "1")
+def test_answers_of_one_token_have_no_split_but_a_report(phases, tmp_path):
+    out = tmp_path / "short.json"
+    code, said, _ = phases("-d", "suffix", "--tokens", "1", "--depths", "1", "--out", str(out))
     assert code == 0
-    (here,) = json.loads(said.splitlines()[-1])["figures"]["workloads"].values()
+    (here,) = load_result(out).figures["workloads"].values()
     assert here["plain"]["split"] is None
     assert here["drafters"]["suffix"]["prediction"] is None
     assert "too short to time" in said

@@ -48,7 +48,8 @@ def test_the_page_and_what_belongs_to_it(capsys, file, tmp_path, name, beside):
     assert code == 0
     assert "domains" in out
     assert "written to" in err
-    written = json.loads(out.splitlines()[-1])["written"]
+    code, out, _ = report(capsys, file, "-o", tmp_path / "new" / name, "--json")
+    written = json.loads(out)["written"]
     assert len(written) == 1 + beside
     assert sorted(written) == sorted(str(path) for path in (tmp_path / "new").iterdir())
     assert "1.50 (1.40..1.60)" in (tmp_path / "new" / name).read_text(encoding="utf-8")

@@ -24,17 +24,12 @@ def lab(capsys, *argv):
     return code, out, err
 
 
-def figures(out):
-    return json.loads(out.splitlines()[-1])["figures"]
-
-
 def test_batches(capsys, models, prompts, tmp_path):
     out = tmp_path / "b.json"
     argv = ("-m", models["folder"], "--runtime", "torch", *SPEED, "--workload", prompts, "-d", "ngram", "--out", out)
     code, said, _ = lab(capsys, "batch", "--batch", "4,1", *argv)
     assert code == 0
     found = load_result(out)
-    assert figures(said) == found.figures
     (points,) = (sets["points"] for sets in found.figures["sets"].values())
     assert [point["value"] for point in points] == [1, 4]
     assert found.answers["batch"] == "1, 4"
@@ -48,20 +43,22 @@ def test_contexts_of_a_file(capsys, models, tmp_path):
     text = tmp_path / "long.txt"
     text.write_text("It was a bright cold day in April, and the clocks were striking. " * 9)
     argv = ("-m", models["folder"], "--runtime", "torch", *SPEED, "--text", text, "--pieces", "3", "-d", "suffix")
-    code, said, _ = lab(capsys, "context", *argv, "--question", "Why?", "--quick")
+    code, said, _ = lab(capsys, "context", *argv, "--question", "Why?", "--quick", "--json")
     assert code == 0
-    (points,) = (sets["points"] for sets in figures(said)["sets"].values())
+    found = json.loads(said)
+    (points,) = (sets["points"] for sets in found["figures"]["sets"].values())
     assert [point["value"] for point in points] == [248], "the model's limit less the answer"
-    assert "long.txt" in json.loads(said.splitlines()[-1])["answers"]["data"]
+    assert "long.txt" in found["answers"]["data"]
 
 
 def test_temperatures(capsys, models, prompts):
     argv = ("-m", models["folder"], "--runtime", "torch", *SPEED, "--workload", prompts, "-d", "ngram")
-    code, said, _ = lab(capsys, "temperature", "--temperature", "0,0.7", "--top-p", "0.9", *argv)
+    code, said, _ = lab(capsys, "temperature", "--temperature", "0,0.7", "--top-p", "0.9", *argv, "--json")
     assert code == 0
-    (points,) = (sets["points"] for sets in figures(said)["sets"].values())
+    found = json.loads(said)
+    (points,) = (sets["points"] for sets in found["figures"]["sets"].values())
     assert [point["value"] for point in points] == [0.0, 0.7]
-    assert "temperatures 0, 0.7, top-p 0.9, seed 0" in json.loads(said.splitlines()[-1])["answers"]["data"]
+    assert "temperatures 0, 0.7, top-p 0.9, seed 0" in found["answers"]["data"]
 
 
 @native
@@ -84,13 +81,14 @@ def test_formats_and_draft_lengths(capsys, models, prompts, tmp_path):
     assert len(found.samples) == 2 * 2 * 4 * 4
 
 
-def test_two_targets_of_different_kinds(capsys, models, other, prompts):
+def test_two_targets_of_different_kinds(capsys, models, other, prompts, tmp_path):
     small = models["folder"]
     drafters = ("-d", "ngram", "-d", f"{other}=skip:layers=1")
     argv = ("-m", small, "-m", other, "--runtime", "torch", *SPEED, "--ignore-eos", "--workload", prompts, *drafters)
-    code, said, err = lab(capsys, "size", *argv)
-    assert (code, err) == (0, "")
-    found = figures(said)
+    out = tmp_path / "size.json"
+    code, said, err = lab(capsys, "size", *argv, "--out", out)
+    assert (code, err) == (0, f"written to {out}\n")
+    found = load_result(out).figures
     one, two = found["targets"]
     (first,), (second,) = one["sets"].values(), two["sets"].values()
     assert (list(first["drafters"]), list(second["drafters"])) == (["ngram"], ["skip:layers=1"])

@@ -8,6 +8,7 @@ import re
 import pytest
 
 from forerun.cli.lab import check as command
+from forerun.cli.tell import add_common
 from forerun.core.errors import SpecError
 from forerun.lab.claims.agree import claim
 from forerun.lab.claims.check import check, pin
@@ -273,11 +274,13 @@ def test_no_run_is_named_while_a_claim_is_wrong(results, tmp_path):
 
 def run(capsys, *argv):
     parser = argparse.ArgumentParser()
+    add_common(parser)
     command.add(parser)
-    status = command.run(parser.parse_args([str(arg) for arg in argv]))
+    words = [str(arg) for arg in argv]
+    status = command.run(parser.parse_args(words))
     out, err = capsys.readouterr()
-    *lines, last = out.splitlines()
-    return status, lines, json.loads(last), err
+    assert command.run(parser.parse_args([*words, "--json"])) == status
+    return status, out.splitlines(), json.loads(capsys.readouterr().out), err
 
 
 def test_the_command_says_what_it_found(capsys, results, tmp_path):

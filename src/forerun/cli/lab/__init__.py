@@ -2,7 +2,7 @@
 
 examples:
   forerun lab advise -m smollm2
-  forerun lab domains -d ngram -d suffix --workload code --workload dialogue --out results/domains.json
+  forerun lab domains -d ngram -d suffix --workload code --workload dialogue --out measured/domains.json
   forerun lab curve --weights bf16 --rows 1,16,64"""
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from forerun.cli.lab import (
     tree,
     weights,
 )
+from forerun.cli.tell import add_common
 
 EXPERIMENTS: dict[str, ModuleType] = {
     "advise": advise,
@@ -61,7 +62,7 @@ def add(parser: argparse.ArgumentParser) -> None:
             epilog=more,
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
-        command.add_argument("--debug", action="store_true", default=argparse.SUPPRESS, help="show the traceback")
+        add_common(command)
         module.add(command)
 
 

@@ -7,7 +7,7 @@ llama.cpp.
 examples:
   forerun lab advise -m smollm2
   forerun lab advise -m smollm2 --prompts mine.jsonl --seconds 120
-  forerun lab advise --prompts code --prompts dialogue -d ngram -d model:path=draft --out results/advise.json"""
+  forerun lab advise --prompts code --prompts dialogue -d ngram -d model:path=draft --out measured/advise.json"""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
             samples += live.to_json()
         figures = {"workloads": found, "budget_s": seconds}
         said = answers(bench, drafters, workloads, asked, found)
-        return common.deliver(run, bench.provenance(), said, figures, samples)
+        return common.deliver(args, run, bench.provenance(), said, figures, samples)
 
 
 def _shipped(model: str) -> list[str]:

@@ -7,7 +7,7 @@ answers of one length. An interval takes six different batches: for larger ones 
 examples:
   forerun lab batch
   forerun lab batch --batch 1,4,16 -d ngram:depth=4 -d ngram:up_to=8 --weights int8
-  forerun lab batch --workload prompts.jsonl --prompts 64 --out results/batch.json"""
+  forerun lab batch --workload prompts.jsonl --prompts 64 --out measured/batch.json"""
 
 from __future__ import annotations
 
@@ -51,4 +51,4 @@ def run(args: argparse.Namespace) -> int:
     ):
         figures, samples = run_batch(bench, run, sizes, drafters, workloads, asked, log)
         said = answers(bench, sizes, drafters, workloads, asked)
-        return common.deliver(run, bench.provenance(), said, figures, samples.to_json())
+        return common.deliver(args, run, bench.provenance(), said, figures, samples.to_json())

@@ -12,9 +12,10 @@ examples:
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from pathlib import Path
+
+from forerun.cli.tell import tell
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -43,12 +44,9 @@ def run(args: argparse.Namespace) -> int:
     elif args.pin:
         print("no run is named before all claims agree", file=sys.stderr)
     wrong = [*report.faults, *(report.unmarked if args.strict else ())]
-    for fault in wrong:
-        print(fault)
-    if not wrong:
-        print(f"{_count(report.claims, 'claim')} of {_count(report.texts, 'text')} agree with "
-              f"{_count(len(report.results), 'results file')}")  # fmt: skip
-    print(json.dumps(report.to_json()))
+    claims, texts, files = ((report.claims, "claim"), (report.texts, "text"), (len(report.results), "results file"))
+    well = f"{_count(*claims)} of {_count(*texts)} agree with {_count(*files)}"
+    tell(args, "\n".join(map(str, wrong)) or well, report.to_json())
     return 1 if wrong else 0
 
 

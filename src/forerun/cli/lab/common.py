@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import re
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -11,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from forerun.cli.tell import tell
 from forerun.core.errors import SpecError
 
 if TYPE_CHECKING:
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 ENGINE = ("runtime", "weights", "kv", "dtype", "device", "verify", "threads", "max_len", "kv_tokens")
 QUICK = {"prompts": 3, "tokens": 32, "rounds": 1}
-_SAID = ("command", "experiment", "debug", "out", "log_steps", "version")  # options that are not what is measured
+_SAID = ("command", "experiment", "debug", "json", "out", "record", "log_steps", "version")
+"""Options that are not what is measured."""
 
 
 def add_engine(parser: argparse.ArgumentParser, without: Collection[str] = ()) -> None:
@@ -92,7 +93,10 @@ def add_output(parser: argparse.ArgumentParser, *, log: bool = False) -> None:
     """Where results go."""
     out = parser.add_argument_group("output")
     out.add_argument(
-        "--out", type=Path, metavar="results/NAME.json", help="write the results there, whole or not at all"
+        "--out", type=Path, metavar="measured/NAME.json", help="write the results there, whole or not at all"
+    )
+    out.add_argument(
+        "--record", action="store_true", help="let --out be a file among the results that ship with the sources"
     )
     out.add_argument("--quick", action="store_true", help="few prompts and short answers: to see that it works")
     if log:
@@ -163,7 +167,7 @@ def session(
     from forerun.lab.run import check_out
 
     config = build(Config, {"model": args.model, **engine_options(args), **engine}, "engine")
-    check_out(args.out)
+    check_out(args.out, args.record)
     opened = machine.moment()  # before the model is loaded, which is a load itself
     bench = Bench.open(config)
     run = begin(
@@ -199,7 +203,7 @@ def begin(
     if hasattr(args, "log_steps"):
         options["log_steps"] = args.log_steps is not None  # a drafter that is asked for signals is slower
     ask = {**options, **facts(opened, workloads, drafters), **known}
-    return Run(experiment, args.out, ask, resume=not options.get("log_steps"), opened=opened)
+    return Run(experiment, args.out, ask, resume=not options.get("log_steps"), record=args.record, opened=opened)
 
 
 @contextmanager
@@ -233,19 +237,23 @@ def kept(run: Run) -> Iterator[None]:
 
 
 def deliver(
-    run: Run, bench: Mapping[str, object], answers: Answers, figures: Mapping[str, Any], samples: Sequence[object]
+    args: argparse.Namespace,
+    run: Run,
+    bench: Mapping[str, object],
+    answers: Answers,
+    figures: Mapping[str, Any],
+    samples: Sequence[object],
 ) -> int:
-    """Write the results if they have a name, print them for people, and as one line of JSON."""
+    """Write the results if they have a name, and tell them."""
     from forerun.lab.experiments import views
     from forerun.lab.views import spoken
 
     whole = run.finish(bench, answers, figures, samples)
-    print(spoken(views(run.experiment, whole["figures"])))
-    print()
-    print("\n".join(f"{name.replace('_', ' ')}: {said}" for name, said in whole["answers"].items()))
+    bench_said = [f"{name.replace('_', ' ')}: {said}" for name, said in whole["answers"].items()]
+    said = "\n".join([spoken(views(run.experiment, whole["figures"])), "", *bench_said])
+    tell(args, said, {"experiment": run.experiment, "answers": whole["answers"], "figures": whole["figures"]})
     if run.out is not None:
         print(f"written to {run.out}", file=sys.stderr)
-    print(json.dumps({"experiment": run.experiment, "answers": whole["answers"], "figures": whole["figures"]}))
     return 0
 
 

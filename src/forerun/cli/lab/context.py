@@ -6,7 +6,7 @@ token, speed-up with its interval, tau and acceptance, beside plain decoding of 
 examples:
   forerun lab context
   forerun lab context --context 512,4096 --text book.txt --weights bf16
-  forerun lab context -d suffix --pieces 6 --tokens 64 --out results/context.json"""
+  forerun lab context -d suffix --pieces 6 --tokens 64 --out measured/context.json"""
 
 from __future__ import annotations
 
@@ -58,4 +58,4 @@ def run(args: argparse.Namespace) -> int:
         sizes = sizes[:2] if args.quick and wanted is None else sizes
         figures, samples = run_context(bench, run, cutter, sizes, args.pieces, drafters, asked, log)
         said = answers(bench, text, args.pieces, drafters, asked)
-        return common.deliver(run, bench.provenance(), said, figures, samples.to_json())
+        return common.deliver(args, run, bench.provenance(), said, figures, samples.to_json())

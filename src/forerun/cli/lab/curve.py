@@ -7,7 +7,7 @@ has the shape of a known model and needs no download.
 examples:
   forerun lab curve
   forerun lab curve --weights int8 --rows 1,16 --context 256,4096
-  forerun lab curve --rows 1 --batch 1,8,32 --out results/batches.json
+  forerun lab curve --rows 1 --batch 1,8,32 --out measured/batches.json
   forerun lab curve -m random:qwen2-1.5b --weights bf16 --rows 1 --repeats 5"""
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def run(args: argparse.Namespace) -> int:
 
         samples = measure(bench.target, grid, between=between, keep=run.unit, track=run.track)
         found = figures(bench.subject, grid, samples, bandwidth)
-        return common.deliver(run, bench.provenance(), answers(bench.stack, grid), found, samples.to_json())
+        return common.deliver(args, run, bench.provenance(), answers(bench.stack, grid), found, samples.to_json())
 
 
 def read(run: Run, bandwidth: Bandwidth, done: int) -> None:

@@ -9,7 +9,7 @@ environment that `scripts/peers` makes or FORERUN_PEERS names: transformers (bf1
 examples:
   forerun lab domains
   forerun lab domains -d ngram -d suffix:width=3,nodes=15 --workload code --workload prompts.jsonl
-  forerun lab domains --weights bf16 --baseline transformers --baseline llama.cpp --out results/domains.json"""
+  forerun lab domains --weights bf16 --baseline transformers --baseline llama.cpp --out measured/domains.json"""
 
 from __future__ import annotations
 
@@ -51,4 +51,4 @@ def run(args: argparse.Namespace) -> int:
         peers = [arm for arm in others if isinstance(arm, PeerArm)]
         said = answers(bench, drafters, workloads, asked, [str(peer) for peer in peers])
         whole = bench.provenance() | ({"peers": {peer.name: peer.facts for peer in peers}} if peers else {})
-        return common.deliver(run, whole, said, figures, samples.to_json())
+        return common.deliver(args, run, whole, said, figures, samples.to_json())

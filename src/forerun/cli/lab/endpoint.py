@@ -7,7 +7,7 @@ has a metrics page (vLLM, llama.cpp, SGLang, TensorRT-LLM), and what it tells in
 
 examples:
   forerun lab endpoint --url http://127.0.0.1:8000 --model A --concurrency 1,4,16 --prompts 48 --workload dialogue
-  forerun lab endpoint --url https://api.example.com/v1 --model A --model B --prices 0.15,0.6 --out results/api.json"""
+  forerun lab endpoint --url https://api.example.com/v1 --model A --model B --prices 0.15,0.6 --out measured/api.json"""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def run(args: argparse.Namespace) -> int:
         told, records = measure(measuring, setup, talked, recount)
         found = figures([Part.from_json(record) for record in records], prices)
         bench = {**provenance(), "server": {"url": setup.address.base, **told.to_json()}}
-        return common.deliver(measuring, bench, _answers(args, setup, told, workloads), found, records)
+        return common.deliver(args, measuring, bench, _answers(args, setup, told, workloads), found, records)
 
 
 def _setup(args: argparse.Namespace, prompts: int) -> Setup:

@@ -7,7 +7,7 @@ and the test's own false alarms counted. Exits with 1 unless the verdict is loss
 
 examples:
   forerun lab lossless --quick
-  forerun lab lossless -d ngram -d skip:layers=20,law=sampled --parts identity,sampled --out results/lossless.json
+  forerun lab lossless -d ngram -d skip:layers=20,law=sampled --parts identity,sampled --out measured/lossless.json
   forerun lab lossless --parts exact --sabotage residual"""
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
         drafters = list(dict.fromkeys(args.drafter or default_drafters(bench.target.spec.layers)))
         figures, samples = run_lossless(bench, run, drafters, workloads, setup)
         said = answers(bench, drafters, workloads, setup)
-        common.deliver(run, bench.provenance(), said, figures, samples)
+        common.deliver(args, run, bench.provenance(), said, figures, samples)
     return 0 if figures["verdict"] == "lossless" else 1
 
 

@@ -7,7 +7,7 @@ depth beside the measured ones; rows thrown away and processor time. Says why a 
 examples:
   forerun lab phases
   forerun lab phases -d suffix -d skip:layers=20 --workload code --depths 1,2,4
-  forerun lab phases -d model:path=DRAFT --out results/phases.json"""
+  forerun lab phases -d model:path=DRAFT --out measured/phases.json"""
 
 from __future__ import annotations
 
@@ -43,4 +43,4 @@ def run(args: argparse.Namespace) -> int:
     ):
         figures, samples = run_phases(bench, run, drafters, workloads, asked, depths, log)
         said = answers(bench, drafters, workloads, asked)
-        return common.deliver(run, bench.provenance(), said, figures, samples.to_json())
+        return common.deliver(args, run, bench.provenance(), said, figures, samples.to_json())

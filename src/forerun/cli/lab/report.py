@@ -4,15 +4,16 @@ The name of the page says what it is: .html is one file that works without netwo
 beside it. Files of different machines, models or versions may stand on one page; it says in what they differ.
 
 examples:
-  forerun lab report results/domains.json -o report.html
-  forerun lab report results/*.json -o report.md"""
+  forerun lab report measured/domains.json -o report.html
+  forerun lab report measured/*.json -o report.md"""
 
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from pathlib import Path
+
+from forerun.cli.tell import tell
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -43,8 +44,8 @@ def run(args: argparse.Namespace) -> int:
             print(f"warning: {section.result.path.name}: {warning}", file=sys.stderr)
     for warning in report.warnings:
         print(f"warning: {warning}", file=sys.stderr)
-    print("\n".join(f"{section.title}  ({section.result.path})" for section in report.sections))
-    print(f"written to {args.out}", file=sys.stderr)
+    said = "\n".join(f"{section.title}  ({section.result.path})" for section in report.sections)
     written = [str(args.out), *(str(args.out.with_name(name)) for name in pictures)]
-    print(json.dumps({"experiment": "report", "files": [str(path) for path in args.files], "written": written}))
+    tell(args, said, {"experiment": "report", "files": [str(path) for path in args.files], "written": written})
+    print(f"written to {args.out}", file=sys.stderr)
     return 0

@@ -7,7 +7,7 @@ the prompts, told of the other half. Drafters that heed only depth are swept ove
 examples:
   forerun lab shape
   forerun lab shape -d suffix --workload code --depths 1,2,4,8,15
-  forerun lab shape -d model:path=DRAFT --widths 1,2,4 --nodes 7,15 --out results/shape.json"""
+  forerun lab shape -d model:path=DRAFT --widths 1,2,4 --nodes 7,15 --out measured/shape.json"""
 
 from __future__ import annotations
 
@@ -47,4 +47,4 @@ def run(args: argparse.Namespace) -> int:
     ):
         figures, samples = run_shape(bench, run, drafters, workloads, asked, grid, log)
         said = answers(bench, drafters, workloads, asked, grid)
-        return common.deliver(run, bench.provenance(), said, figures, samples.to_json())
+        return common.deliver(args, run, bench.provenance(), said, figures, samples.to_json())

@@ -70,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
         config = build(Config, {"model": model, **common.engine_options(args)}, "engine")
         choice_for(config)
         candidates.append(Candidate(config, specs))
-    check_out(args.out)
+    check_out(args.out, args.record)
     return (_asked if args.acceptance is None else _predicted)(args, Loader(), candidates)
 
 
@@ -84,7 +84,7 @@ def _asked(args: argparse.Namespace, loader: Loader, candidates: Sequence[Candid
     with common.kept(run), common.step_log(args) as log:
         figures, samples = run_size(loader, run, candidates, workloads, asked, log)
         said = answers(figures, candidates, f"{data(workloads, asked)}; every target visited twice")
-        return common.deliver(run, _bench(args, loader, candidates), said, figures, samples)
+        return common.deliver(args, run, _bench(args, loader, candidates), said, figures, samples)
 
 
 def _predicted(args: argparse.Namespace, loader: Loader, candidates: Sequence[Candidate]) -> int:
@@ -103,7 +103,7 @@ def _predicted(args: argparse.Namespace, loader: Loader, candidates: Sequence[Ca
             f"random tokens, {timing.context} before each forward; {timing.blocks} blocks of {timing.repeats} rounds"
         )
         said = answers(figures, candidates, dataset, "T(1) of the same target: a prediction from an acceptance given")
-        return common.deliver(run, _bench(args, loader, candidates), said, figures, samples)
+        return common.deliver(args, run, _bench(args, loader, candidates), said, figures, samples)
 
 
 def _begin(

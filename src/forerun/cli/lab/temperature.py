@@ -6,7 +6,7 @@ token: all of them for drafters that leave a seed's text alone. Laws are compare
 examples:
   forerun lab temperature
   forerun lab temperature --temperature 0,0.7,1 --top-p 0.9 -d ngram --workload dialogue
-  forerun lab temperature -d skip:layers=20 -d skip:layers=20,law=sampled --out results/temperature.json"""
+  forerun lab temperature -d skip:layers=20 -d skip:layers=20,law=sampled --out measured/temperature.json"""
 
 from __future__ import annotations
 
@@ -49,4 +49,4 @@ def run(args: argparse.Namespace) -> int:
     ):
         figures, samples = run_temperature(bench, run, values, args.top_p, drafters, workloads, asked, log)
         said = answers(bench, values, args.top_p, drafters, workloads, asked)
-        return common.deliver(run, bench.provenance(), said, figures, samples.to_json())
+        return common.deliver(args, run, bench.provenance(), said, figures, samples.to_json())

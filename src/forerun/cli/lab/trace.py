@@ -11,10 +11,11 @@ examples:
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from forerun.cli.tell import tell
 
 if TYPE_CHECKING:
     from forerun.lab.bench import Bench
@@ -62,10 +63,8 @@ def run(args: argparse.Namespace) -> int:
         print(f"warning: the verifier {found.verifier!r} is lossy: this is not the model's own text", file=sys.stderr)
     write_whole(args.out, page(found, prompt, params, bench.provenance()))
     print(f"written to {args.out}", file=sys.stderr)
-    print(found.text)
-    print()
-    print("; ".join(f"{name} {said}" for name, said in summary(found, params)))
-    print(json.dumps({"experiment": "trace", "page": str(args.out), **counts(found)}))
+    facts = "; ".join(f"{name} {said}" for name, said in summary(found, params))
+    tell(args, f"{found.text}\n\n{facts}", {"experiment": "trace", "page": str(args.out), **counts(found)})
     return 0
 
 

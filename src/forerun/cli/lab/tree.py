@@ -6,7 +6,7 @@ takes: -d eagle3:tree=FILE.json.
 
 examples:
   forerun lab tree -d eagle3 --workload dialogue
-  forerun lab tree -d medusa --rows 32 --tree medusa-here.json --out results/tree.json"""
+  forerun lab tree -d medusa --rows 32 --tree medusa-here.json --out measured/tree.json"""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
     with common.session(args, "tree", workloads=workloads, drafters=[args.drafter]) as (bench, run):
         figures, samples = run_tree(bench, run, args.drafter, workloads, asked, args.depth, args.rows)
         said = answers(bench, args.drafter, workloads, asked, args.depth, args.rows)
-        status = common.deliver(run, bench.provenance(), said, figures, samples.to_json())
+        status = common.deliver(args, run, bench.provenance(), said, figures, samples.to_json())
     if args.tree is not None:
         args.tree.write_text(json.dumps(figures["best"]["paths"]) + "\n", encoding="utf-8")
     return status

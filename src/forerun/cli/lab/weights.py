@@ -6,7 +6,7 @@ one another: a speed-up is over plain decoding in the same format. Says whether 
 examples:
   forerun lab weights
   forerun lab weights --weights bf16,int8,q4 --kv bf16,int8 -d ngram -d skip:layers=20 --depths 1,2,4,8
-  forerun lab weights --weights f32,nf4 --workload code --out results/weights.json"""
+  forerun lab weights --weights f32,nf4 --workload code --out measured/weights.json"""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
     given = {k: v for k, v in common.engine_options(args).items() if k not in ("weights", "kv")}
     config = build(Config, {"model": args.model, **given}, "engine")
     configs = formats(config, common.words("--weights", args.weights), common.words("--kv", args.kv))
-    check_out(args.out)
+    check_out(args.out, args.record)
     loader = Loader()
     prints = loader.open(configs[0]).target.spec.fingerprint
     run = common.begin(args, "weights", workloads=workloads, drafters=drafters, fingerprint=prints)
@@ -55,4 +55,4 @@ def run(args: argparse.Namespace) -> int:
         figures, samples = run_weights(loader, run, configs, drafters, depths, workloads, asked, log)
         bench = provenance(loader, configs[0], weights=args.weights, kv=args.kv, formats=None)
         said = answers(configs, figures, drafters, data(workloads, asked))
-        return common.deliver(run, bench, said, figures, samples)
+        return common.deliver(args, run, bench, said, figures, samples)
