@@ -12,11 +12,13 @@ from transformers import AutoConfig, AutoModelForCausalLM
 
 from forerun.core.params import SamplingParams
 from forerun.core.seq import Seq
+from forerun.core.work import Item
 from forerun.models.config import ModelConfig
 from forerun.models.llama import Network
 from forerun.models.load import build_network
 from forerun.models.opening import pack_now
 from forerun.native.packed import PackedModel
+from forerun.targets.hf_target import HfTarget
 from forerun.targets.native_runner import NativeRunner
 from forerun.targets.paged import PagedTarget
 from forerun.targets.torch_runner import TorchRunner
@@ -121,3 +123,28 @@ def seq(tokens: list[int], id: int = 0) -> Seq:
 def text(count: int, seed: int = 0) -> list[int]:
     """Random token ids."""
     return torch.randint(3, VOCAB, (count,), generator=torch.Generator().manual_seed(seed)).tolist()
+
+
+CLOSE = dict(rtol=1e-4, atol=1e-4)
+
+
+@cache
+def gpt2() -> Any:
+    """A model whose positions are learnt."""
+    torch.manual_seed(1)
+    config = AutoConfig.for_model("gpt2", vocab_size=97, n_embd=24, n_layer=2, n_head=2, n_positions=128)
+    return AutoModelForCausalLM.from_config(config).eval()
+
+
+def fresh_row(target: HfTarget, tokens: list[int]) -> Tensor:
+    """The row after `tokens`, without a cache."""
+    with torch.inference_mode():
+        return target._model.model(torch.tensor([tokens]), use_cache=False).logits[0, -1]
+
+
+def check_rows(target: HfTarget, item: Item, b: int, rows: Any) -> None:
+    """Hold the rows of an item's fresh nodes against forwards over their paths."""
+    for node in range(item.seen, len(item.nodes)):
+        path = [item.nodes.tokens[n] for n in (0, *item.nodes.path(node))]
+        want = fresh_row(target, [*item.seq.tokens[: item.stop], *path])
+        torch.testing.assert_close(rows.raw(b, node), want, **CLOSE)

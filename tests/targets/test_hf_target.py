@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from families import hf_model, seq, text
+from families import CLOSE, check_rows, fresh_row, gpt2, hf_model, seq, text
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from forerun.core.draft import Tree
@@ -16,26 +16,6 @@ from forerun.core.errors import CapacityError, LoadError, SpecError
 from forerun.core.work import Item
 from forerun.targets.hf_target import HfTarget
 from forerun.targets.hf_target import load as load_hf
-
-CLOSE = dict(rtol=1e-4, atol=1e-4)
-
-
-def gpt2() -> Any:
-    torch.manual_seed(1)
-    config = AutoConfig.for_model("gpt2", vocab_size=97, n_embd=24, n_layer=2, n_head=2, n_positions=128)
-    return AutoModelForCausalLM.from_config(config).eval()
-
-
-def fresh_row(target: HfTarget, tokens: list[int]) -> torch.Tensor:
-    with torch.inference_mode():
-        return target._model.model(torch.tensor([tokens]), use_cache=False).logits[0, -1]
-
-
-def check(target: HfTarget, item: Item, b: int, rows: Any) -> None:
-    for node in range(item.seen, len(item.nodes)):
-        path = [item.nodes.tokens[n] for n in (0, *item.nodes.path(node))]
-        want = fresh_row(target, [*item.seq.tokens[: item.stop], *path])
-        torch.testing.assert_close(rows.raw(b, node), want, **CLOSE)
 
 
 @pytest.mark.parametrize("family", ["llama", "qwen3", "mistral", "qwen2-windows", "gpt2"])
@@ -60,7 +40,7 @@ def test_random_use_equals_fresh_forwards(family: str, seed: int) -> None:
         rows = target.score(work)
         guessed = [item for item in work if item.tree]
         for b, item in enumerate(work):
-            check(target, item, b, rows)
+            check_rows(target, item, b, rows)
         paths = [item.nodes.path(draw.randrange(len(item.nodes))) for item in guessed]
         target.commit([item.seq for item in guessed], paths)
         for item, path in zip(guessed, paths, strict=True):
@@ -83,12 +63,12 @@ def test_kept_nodes_grow_level_by_level() -> None:
     held, seen = 0, 0
     for size in (1, 3, 6):
         item = Item(prompt, held, 11, Tree(full.tokens[:size], full.parents[:size]), seen)
-        check(target, item, 0, target.score([item], keep=True))
+        check_rows(target, item, 0, target.score([item], keep=True))
         held, seen = 11, size
     target.commit([prompt], [[2, 4]])
     prompt.tokens.extend([5, 7, 9])
     item = Item(prompt, 14, 14, Tree.root(9))
-    check(target, item, 0, target.score([item]))
+    check_rows(target, item, 0, target.score([item]))
 
 
 def test_a_next_turn_continues_the_kept_cache() -> None:
@@ -100,13 +80,13 @@ def test_a_next_turn_continues_the_kept_cache() -> None:
     assert target.usage.remembered == 30
     turn = seq([*text(30)[:25], 1, 2, 3])
     assert target.begin(turn) == 25
-    check(target, item := Item(turn, 25, 27, Tree.root(3)), 0, target.score([item]))
+    check_rows(target, item := Item(turn, 25, 27, Tree.root(3)), 0, target.score([item]))
     target.release(turn)
     again = seq(turn.tokens)
     assert target.begin(again) == 27
     third = seq(text(30))
     assert target.begin(third) == 29  # what was continued otherwise is still kept
-    check(target, item := Item(third, 29, 29, Tree.root(third.last)), 0, target.score([item]))
+    check_rows(target, item := Item(third, 29, 29, Tree.root(third.last)), 0, target.score([item]))
 
 
 def test_kept_caches_give_way_and_room_is_bounded() -> None:

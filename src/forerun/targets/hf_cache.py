@@ -17,6 +17,8 @@ class HfCache:
 
     def __init__(self) -> None:
         self.cache = _empty()
+        self.late = False
+        """Whether its keys were turned by the second set of rotary factors, where a model has two."""
 
     def __len__(self) -> int:
         return int(self.cache.get_seq_length())
@@ -34,6 +36,7 @@ class HfCache:
     def head(self, length: int) -> HfCache:
         """A copy of the first `length` tokens."""
         copy = HfCache()
+        copy.late = self.late
         for index, layer in enumerate(self.cache.layers):
             copy.cache.update(layer.keys[..., :length, :], layer.values[..., :length, :], index)
         return copy

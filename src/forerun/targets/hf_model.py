@@ -1,8 +1,4 @@
-"""One transformers model: a forward over a cache, and the trial that says whether it can be a target at all.
-
-Whether a state can be cut back, and whether a mask makes trees, is not read off class names but tried on four tokens:
-rows after a cut must be those of a fresh forward, a tree's rows those of its paths.
-"""
+"""One transformers model: a forward over a cache, its size and its fingerprint."""
 
 from __future__ import annotations
 
@@ -14,14 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from forerun.cache.pool import Table
 from forerun.cache.view import Part, allowed
-from forerun.core.draft import Tree
-from forerun.core.errors import SpecError
 from forerun.targets.hf_cache import HfCache
-
-# What models of other people raise on a cache or mask that they do not know: tried out, not read off class names.
-_FAULTS = (AttributeError, TypeError, ValueError, RuntimeError, IndexError, KeyError, NotImplementedError)
 
 
 class HfModel:
@@ -30,6 +20,8 @@ class HfModel:
     def __init__(self, model: Any, taps: tuple[int, ...] = ()) -> None:
         self.model = model.eval()
         self.taps = taps
+        self.dtype: torch.dtype = model.dtype
+        """What masks are made in."""
         known = inspect.signature(model.forward).parameters
         self._keeps_logits = "logits_to_keep" in known
         self._cache_name = "cache" if "cache" in known else "past_key_values"  # renamed in transformers 5
@@ -42,7 +34,7 @@ class HfModel:
 
         `part` says who sees whom and at which position, None if it is a plain chain.
         """
-        device, dtype = self.model.device, self.model.dtype
+        device, dtype = self.model.device, self.dtype
         options: dict[str, Any] = {self._cache_name: cache.cache, "use_cache": True, "return_dict": True}
         if self._keeps_logits:
             options["logits_to_keep"] = max(1, rows)
@@ -56,45 +48,6 @@ class HfModel:
         out = self.model(input_ids=torch.tensor([tokens], device=device), **options)
         hidden = torch.cat([out.hidden_states[tap][0] for tap in self.taps], -1) if self.taps else None
         return out.logits[0, out.logits.shape[1] - rows :], hidden
-
-    def tried(self, name: str) -> bool:
-        """Whether the model scores trees; SpecError if it cannot be a target."""
-        reason = self._unfit()
-        if reason:
-            raise SpecError(
-                f"{name} ({type(self.model).__name__}) cannot be a target: {reason}; use an attention-only model"
-            )
-        return not _windowed(self.model.config.get_text_config()) and self._scores_trees()
-
-    def _unfit(self) -> str:
-        """Why the model's cache cannot be cut back to before a refused guess; empty if it can."""
-        if self.model.config.is_encoder_decoder:
-            return "it is an encoder-decoder, a target reads one sequence"
-        if getattr(self.model, "_is_stateful", False):
-            return "it is recurrent, and a state cannot be cut back to before a refused guess"
-        try:
-            cache = HfCache()
-            self.forward([3, 1, 2], cache, None, 3)
-            plain = cache.plain() and len(cache) == 3
-            cache.cut(1)
-            again, _ = self.forward([0, 2], cache, None, 1)
-            fresh, _ = self.forward([3, 0, 2], HfCache(), None, 1)
-        except _FAULTS as error:
-            first = (str(error).splitlines() or [""])[0][:100]
-            return f"it does not run on a plain cache of keys and values ({type(error).__name__}: {first})"
-        if not plain or not _alike(again, fresh):
-            return "its state cannot be cut back to before a refused guess (recurrent or hybrid layers)"
-        return ""
-
-    def _scores_trees(self) -> bool:
-        """Whether node 3 of the tree 3 -> (1, 0 -> 2) has the row of the path 3, 0, 2."""
-        tree = Tree((3, 1, 0, 2), (-1, 0, 0, 2))
-        try:
-            row, _ = self.forward(tree.tokens, HfCache(), Part(Table(), 0, 0, tree), 1)
-        except _FAULTS:
-            return False
-        fresh, _ = self.forward([3, 0, 2], HfCache(), None, 1)
-        return _alike(row, fresh)
 
     def weight_bytes(self) -> int:
         """Bytes of all weights but an input table of their own."""
@@ -110,17 +63,3 @@ class HfModel:
             digest.update(name.encode())
             digest.update(value.detach().flatten()[:16].float().cpu().numpy().tobytes())
         return digest.hexdigest()[:16]
-
-
-def _windowed(config: Any) -> bool:
-    """Whether any layer looks back a limited distance; its mask then is not one for all layers."""
-    kinds = getattr(config, "layer_types", None)
-    if kinds is not None:
-        return any(kind != "full_attention" for kind in kinds)
-    return bool(getattr(config, "sliding_window", None)) and bool(getattr(config, "use_sliding_window", True))
-
-
-def _alike(a: Tensor, b: Tensor) -> bool:
-    """Equal up to what another order of summation does."""
-    wide = b.float()
-    return bool((a.float() - wide).abs().max() <= 64 * torch.finfo(b.dtype).eps * wide.abs().max().clamp(min=1.0))

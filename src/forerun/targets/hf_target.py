@@ -1,8 +1,9 @@
 """Any causal language model of transformers as a target: what our own networks do not cover, at transformers' speed.
 
-One cache and one forward a sequence: a batch gains nothing here. A model is tried on a few tokens when the target is
+One cache and one forward a sequence: a batch gains nothing here. A model is tried on a short text when the target is
 made: one whose state cannot be cut back (recurrent, hybrid) is refused then and by name, not at the first request, and
-trees are offered only if a tree's rows come out as its paths' do.
+trees are offered only if a tree's rows come out as its paths' do. Where the rotary factors change with the length
+(LongRoPE), each row has those of a plain forward over its own path; a cache of the other factors is read anew.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from torch import Tensor
 
 from forerun.cache.pool import Table, Usage
 from forerun.cache.view import Part
+from forerun.core.draft import Tree
 from forerun.core.errors import BrokenInvariant, CapacityError, LoadError, SpecError, unknown
 from forerun.core.plan import MAX_NODES
 from forerun.core.protocols import ModelSpec
@@ -24,6 +26,8 @@ from forerun.core.seq import Seq
 from forerun.core.work import Item, Work
 from forerun.targets.hf_cache import HfCache
 from forerun.targets.hf_model import HfModel
+from forerun.targets.hf_rotary import reach_of
+from forerun.targets.hf_trial import offers_trees
 from forerun.targets.holding import Holding
 from forerun.targets.load import DTYPES, usable_device
 
@@ -53,6 +57,8 @@ class HfTarget:
         config = model.config.get_text_config()
         longest = int(getattr(config, "max_position_embeddings", None) or getattr(config, "n_positions", 0) or 2048)
         self._model = HfModel(model)
+        reach = reach_of(model, longest)
+        self._switch, longest = reach.switch or longest, reach.end or longest
         self._open: dict[Seq, Holding] = {}
         self._caches: dict[Seq, HfCache] = {}
         self._room: dict[Seq, int] = {}
@@ -69,7 +75,7 @@ class HfTarget:
         rows = int(config.vocab_size)
         if vocab_size is not None and not 1 <= vocab_size <= rows:
             raise SpecError(f"vocab_size {vocab_size} does not fit {name}'s table of {rows} rows: allowed 1..{rows}")
-        trees = self._model.tried(name)
+        trees = offers_trees(self._model, name, min(longest, self._switch))
         self._spec = ModelSpec(
             name=name,
             vocab_size=vocab_size or rows,
@@ -170,16 +176,43 @@ class HfTarget:
 
     def _feed(self, item: Item) -> tuple[Tensor, Tensor | None]:
         """One sequence's forward: its fresh nodes' logits [n, V], and the tapped states of all fed tokens."""
-        tokens = [*item.certain, *item.nodes.tokens[item.seen :]]
-        cache, holding = self._caches[item.seq], self._open[item.seq]
-        if not tokens:
+        cache, fed = self._caches[item.seq], len(item.certain) + item.fresh
+        if not fed:
             width = len(self.taps) * self.spec.hidden_size
             return torch.empty(0, self.spec.vocab_size), torch.empty(0, width) if width else None
-        cache.cut(item.start + item.seen)
-        part = Part(Table(), item.start, len(item.certain), item.nodes, item.seen)
-        logits, hidden = self._model.forward(tokens, cache, None if item.nodes.is_chain else part, item.fresh)
-        holding.feed(item)
-        return logits, hidden
+        late = self._late(item)
+        if late != cache.late:  # keys that were turned by other factors: they are read anew
+            cache.cut(0)
+        logits, hidden = self._forward(item, cache)
+        cache.late = late
+        if late:
+            logits = self._with_early_rows(item, logits)
+        self._open[item.seq].feed(item)
+        return logits, None if hidden is None else hidden[-fed:]
+
+    def _with_early_rows(self, item: Item, logits: Tensor) -> Tensor:
+        """`logits` [n, V] of the fresh nodes, those before the switch replaced by a forward that ends there."""
+        early = [n for n, depth in enumerate(item.nodes.depths()) if item.stop + depth < self._switch]
+        if not early or early[-1] < item.seen:
+            return logits
+        of = {node: at for at, node in enumerate(early)}
+        parents = (-1, *(of[item.nodes.parents[node]] for node in early[1:]))
+        nodes = Tree(tuple(item.nodes.tokens[node] for node in early), parents)
+        rows, _ = self._forward(Item(item.seq, 0, item.stop, nodes), HfCache())
+        fresh = range(item.seen, len(item.nodes))
+        return torch.stack([rows[of[node]] if node in of else logits[node - item.seen] for node in fresh])
+
+    def _late(self, item: Item) -> bool:
+        """Whether a forward over `item` reaches where the rotary factors switch."""
+        return item.stop + (item.nodes.depth if item.tree else -1) >= self._switch
+
+    def _forward(self, item: Item, cache: HfCache) -> tuple[Tensor, Tensor | None]:
+        """A forward over `item` after what the cache holds of it, all of it if that is nothing."""
+        start, seen = (item.start, item.seen) if len(cache) else (0, 0)
+        cache.cut(start + seen)
+        part = Part(Table(), start, item.stop - start, item.nodes, seen)
+        tokens = [*item.seq.tokens[start : item.stop], *item.nodes.tokens[seen:]]
+        return self._model.forward(tokens, cache, None if item.nodes.is_chain else part, item.fresh)
 
 
 def _common(a: Sequence[int], b: Sequence[int]) -> int:
