@@ -6,10 +6,11 @@ import pytest
 
 from forerun.lab.endpoint.chunk import Drafted, Usage, read
 from forerun.lab.endpoint.faults import Fault
+from forerun.lab.endpoint.sse import Event
 
 
 def chunk(**value):
-    return read(json.dumps(value))
+    return read(Event(json.dumps(value)))
 
 
 def test_chat_completions_and_reasoning_deltas_are_what_the_model_made():
@@ -65,7 +66,7 @@ def test_usage_has_its_details_and_odd_ones_count_as_none():
     ],
 )  # fmt: skip
 def test_speculation_of_one_request_in_four_dialects(value, found):
-    assert read(json.dumps({"choices": [], **value})).drafted == found
+    assert chunk(**{"choices": [], **value}).drafted == found
 
 
 @pytest.mark.parametrize(
@@ -79,5 +80,44 @@ def test_speculation_of_one_request_in_four_dialects(value, found):
 )
 def test_what_is_no_chunk_is_a_fault_in_one_line(data, message):
     with pytest.raises(Fault, match=message) as caught:
-        read(data)
+        read(Event(data))
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "event",
+    [Event(""), Event("  "), Event("null"), Event("{}", "ping"), Event("now", "heartbeat"), Event("", "keep-alive")],
+)
+def test_249_what_keeps_a_connection_alive_is_no_part_of_an_answer(event):
+    assert read(event) is None
+
+
+ERRORS = {
+    "event without data": (Event("", "error"), "it does not say why"),
+    "event with a text": (Event("overloaded", "error"), "broke off: overloaded"),
+    "event with a message": (Event('{"message": "overloaded", "code": 503}', "error"), "broke off: overloaded"),
+    "event with an object": (Event('{"error": {"message": "overloaded"}}', "error"), "broke off: overloaded"),
+    "event that looks like an answer": (Event('{"choices": []}', "error"), "broke off"),
+    "vLLM of old": (Event('{"object": "error", "message": "too long", "code": 400}'), "broke off: too long"),
+    "typed": (Event('{"type": "error", "error": {"message": "overloaded"}}'), "broke off: overloaded"),
+    "FastAPI": (Event('{"detail": "no such model"}'), "broke off: no such model"),
+    "a message alone": (Event('{"message": "no memory"}'), "broke off: no memory"),
+    "nothing in it": (Event('{"error": {}}'), "it does not say why"),
+    "in a choice": (Event('{"choices": [{"error": {"message": "gone"}, "delta": {}}]}'), "broke off: gone"),
+    "as an end": (Event('{"choices": [{"delta": {}, "finish_reason": "error"}]}'), "finish_reason is 'error'"),
+    "aborted": (Event('{"choices": [{"text": "", "finish_reason": "abort"}]}'), "finish_reason is 'abort'"),
+}
+
+
+@pytest.mark.parametrize("name", ERRORS)
+def test_249_errors_are_errors_in_every_form(name):
+    event, message = ERRORS[name]
+    with pytest.raises(Fault, match=message) as caught:
+        read(event)
+    assert caught.value.kind == "server error"
+
+
+def test_249_an_empty_error_beside_an_answer_is_none():
+    assert chunk(choices=[{"delta": {"content": "a"}}], error=None).text == "a"
+    assert chunk(choices=[{"delta": {"content": "a"}}], error={}).text == "a"
+    assert chunk(choices=[{"delta": {"content": "a"}}], message="hello").text == "a"

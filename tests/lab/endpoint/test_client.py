@@ -69,6 +69,39 @@ def test_keep_alives_and_crlf_are_no_events():
     assert (text, len(reply.events), reply.tokens) == ("ab ab ", 2, 2)
 
 
+ALIVE = (
+    b"data:\n\n",
+    b"data: \r\n\r\n",
+    b"event: ping\ndata: {}\n\n",
+    b":\n\n",
+    b"data:\ndata:\n\n",
+    b"data: null\n\n",
+)
+
+
+@pytest.mark.parametrize("alive", ALIVE)
+def test_249_keep_alives_of_every_form_leave_the_answer_and_its_time_alone(alive):
+    plain = Script(tokens=2, gap_s=0.01).answer()
+    noisy = [piece for pause, data in plain.pieces for piece in ((0.0, alive), (pause, data))]
+    with LabServer(lambda asked: Answer(tuple(noisy))) as lab:
+        reply, text = ask(lab)
+    assert (text, len(reply.events), reply.tokens, reply.finish) == ("ab ab ", 2, 2, "length")
+
+
+def test_249_a_keep_alive_behind_the_answer_is_no_part_of_its_time():
+    answer = Script(tokens=2, done=False).answer()
+    with LabServer(lambda asked: replace(answer, pieces=(*answer.pieces, (0.5, b"data:\n\n")))) as lab:
+        assert ask(lab)[0].latency_s < 0.4
+
+
+def test_249_without_done_a_connection_that_stays_open_does_not_hold_the_answer_back(monkeypatch):
+    monkeypatch.setattr("forerun.lab.endpoint.client._FINISH_S", 0.1)
+    answer = Script(tokens=2, done=False).answer()
+    with LabServer(lambda asked: replace(answer, pieces=(*answer.pieces, (30.0, b"data:\n\n")))) as lab:
+        reply, text = ask(lab)
+    assert (text, reply.tokens, reply.finish) == ("ab ab ", 2, "length")
+
+
 def test_an_answer_ends_with_done_or_with_a_finish_reason():
     with LabServer(Script(tokens=2, done=False, usage="none")) as lab:
         assert ask(lab)[0].finish == "length"
@@ -106,6 +139,10 @@ def test_the_key_goes_into_the_header_and_nowhere_else():
         (Answer(((0.0, b'data: {"choices": [\n\n'),)), "invalid JSON", "not JSON"),
         (Answer(((0.0, b"data: \xff\xfe\n\n"),)), "not a stream", "not UTF-8"),
         (Answer(((0.0, event({"error": {"message": "no memory"}})),)), "server error", "no memory"),
+        (page('{"error": {"message": "no memory"}}'), "server error", "broke off: no memory"),
+        (page('{"object": "error", "message": "too long"}'), "server error", "broke off: too long"),
+        (Answer(((0.0, b"event: error\ndata: overloaded\n\n"),)), "server error", "broke off: overloaded"),
+        (Answer(((0.0, b"event: error\r\n\r\n"),)), "server error", "does not say why"),
         (page('{"error": "what?"}', 400), "status 400", "answers 400: .*what"),
     ],
 )

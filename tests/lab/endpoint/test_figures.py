@@ -1,10 +1,12 @@
 """What is said of times and tokens: the ways in which such figures mislead, one by one."""
 
+from dataclasses import replace
+
 import pytest
 
 from forerun.lab.endpoint.cells import cell, peak, spread
 from forerun.lab.endpoint.chunk import Drafted, Usage
-from forerun.lab.endpoint.compare import ratios
+from forerun.lab.endpoint.compare import equal_work, ratios
 from forerun.lab.endpoint.figures import figures
 from forerun.lab.endpoint.load import Record
 from forerun.lab.endpoint.metrics import Counts
@@ -220,6 +222,26 @@ def test_what_each_answer_tells_goes_before_counters():
     assert (told["source"], told["drafted"], told["acceptance"]) == ("llama.cpp, in every answer", 480, 0.75)
     sglang = whole(B={"counts": Counts("sglang", passes=10, generated=25)})["cells"]["B"]["1"]["speculation"]
     assert sglang["tokens_per_pass"] == 2.5
+
+
+def test_249_whole_answers_of_different_lengths_are_no_race():
+    """B stops at half the length, C cannot be counted and is the same text, D is as long and takes half the time."""
+    found = whole(B={"tokens": 52}, C={"counted": False, "usage": None, "gap_s": 0.01}, D={"gap_s": 0.02})
+    here = {model: found["compared"][model]["1"] for model in "BCD"}
+    assert here["B"]["latency"]["verdict"] == "unequal answers"
+    assert here["B"]["tokens"] == (100.0, 52.0)
+    assert (here["C"]["latency"]["verdict"], here["C"]["tokens"]) == ("faster", None), "the same text is equal work"
+    assert (here["D"]["latency"]["verdict"], here["D"]["tokens"]) == ("faster", (100.0, 100.0))
+    (table,) = [item for item in view(found) if getattr(item, "title", "").startswith("Times faster")]
+    assert [row[5].endswith(": unequal answers") for row in table.rows] == [True, False, False]
+
+
+def test_249_texts_that_differ_and_are_not_counted_are_no_equal_work():
+    one = reply(counted=False, usage=None)
+    assert equal_work([(one, one)])
+    assert not equal_work([(one, replace(one, digest="e"))])
+    assert equal_work([])
+    assert not equal_work([(reply(tokens=0, per_event=1), reply())])
 
 
 def test_notes_say_what_the_figures_must_not_be_read_without():

@@ -88,6 +88,6 @@ def test_a_page_that_was_asked_for_must_be_there_once_and_may_fail_later():
 
     with LabServer(metrics=lambda server: pages.pop(0) if pages else None) as lab:
         there, gone = asyncio.run(run(lab))
-        assert (list(there), gone) == (["vllm:num_requests_running"], {})
+        assert (list(there), gone) == (["vllm:num_requests_running"], None)
         with pytest.raises(LoadError, match="cannot be read: it answers 404"):
             asyncio.run(run(lab))

@@ -16,6 +16,7 @@ from forerun.lab.endpoint.part import Part
 from forerun.lab.endpoint.plan import Arm, Talk, blocks, order, talks
 from forerun.lab.endpoint.request import Ask, Form
 from forerun.lab.endpoint.setup import Setup
+from forerun.lab.endpoint.show import notes, view
 from forerun.lab.run import Run
 from forerun.workloads.workload import Prompt, Workload
 
@@ -139,6 +140,34 @@ def test_speculation_is_the_difference_of_counters_over_our_requests():
     assert (told["drafted"], told["accepted"], told["rounds"], told["accepted_at"]) == (24, 16, 8, [12, 4])
     assert (told["acceptance"], told["share_of_answers"]) == (0.6667, 0.5)
     assert found["cells"]["A"]["1"]["idle_by"] == ["metrics"]
+
+
+PAGES = {
+    "no page": (None, "the server has no metrics page"),
+    "no series": ("# HELP vllm:x What\n# TYPE vllm:x counter\n", "holds no series"),
+    "an empty page": ("", "holds no series"),
+    "of a stranger": ("python_gc_objects_collected_total 7\n", "no server that is known here"),
+    "without counters": ("vllm:num_requests_running 0\n", "of vllm has no counters of speculation"),
+    "of other models": (
+        'vllm:spec_decode_num_drafts_total{model_name="X"} 1\nvllm:spec_decode_num_drafts_total{model_name="Y"} 1\n',
+        "counts other models than A",
+    ),
+    "that stand still": (
+        "vllm:spec_decode_num_drafts_total 5\nvllm:spec_decode_num_draft_tokens_total 9\n"
+        "vllm:spec_decode_num_accepted_tokens_total 3\n",
+        "by vllm, counters nothing was drafted",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_249_where_nothing_is_told_of_speculation_it_is_said_why(name):
+    text, why = PAGES[name]
+    with LabServer(Script(tokens=2), metrics=lambda server: text) as lab:
+        _, found = measured(lab, TALKS[:1])
+    (note,) = {text for text in notes(found) if text.startswith("nothing is told of speculation: ")}
+    assert why in note
+    assert not any(getattr(item, "title", "").startswith("Speculation") for item in view(found))
 
 
 def test_work_of_others_makes_blocks_dirty_and_counters_doubtful():

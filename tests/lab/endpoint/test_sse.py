@@ -5,13 +5,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from forerun.lab.endpoint.faults import Fault
-from forerun.lab.endpoint.sse import Events
+from forerun.lab.endpoint.sse import Event, Events
 
 
 def heard(*pieces):
     events = Events()
     found = [event for piece in pieces for event in events.feed(piece)]
-    return [*found, *events.flush()]
+    return [event.data for event in (*found, *events.flush())]
 
 
 @pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
@@ -43,9 +43,15 @@ def test_what_was_sent_is_what_is_heard(texts, sizes):
 
 def test_an_event_is_given_as_soon_as_its_empty_line_is_there():
     events = Events()
-    assert events.feed(b"data: 1\r\n\r") == ["1"]  # a lone CR ends a line: waiting for its LF would hold it back
+    assert events.feed(b"data: 1\r\n\r") == [Event("1")]  # a lone CR ends a line: waiting for its LF would hold it back
     assert events.feed(b"\ndata: 2\n") == []
-    assert events.feed(b"\n") == ["2"]
+    assert events.feed(b"\n") == [Event("2")]
+
+
+def test_249_events_have_the_name_that_was_given_last_and_errors_need_no_data():
+    events = Events()
+    said = b"event: a\nevent:b\ndata: 1\n\ndata: 2\n\nevent: error\n\nevent: odd\n\ndata:\n\n"
+    assert events.feed(said) == [Event("1", "b"), Event("2"), Event("", "error"), Event("")]
 
 
 def test_an_end_without_an_empty_line_is_taken():

@@ -13,7 +13,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from forerun.lab.endpoint.faults import Fault, shown
+from forerun.lab.endpoint.sse import ERROR, Event
 
+_ALIVE = ("ping", "heartbeat", "keepalive", "keep-alive")  # names of events that say nothing
+_BROKEN = ("error", "abort")  # ends of an answer that are none
+_SAYING = ("message", "detail", "msg")  # where an error says what it is
 _PRODUCE = ("content", "reasoning_content", "reasoning", "refusal")  # of a delta: text that the model made
 _DETAILS = {  # where a server says how a request's drafts went: (drafted, accepted, rounds)
     "vllm": ("num_draft_tokens", "num_accepted_draft_tokens", "num_spec_steps"),
@@ -69,18 +73,24 @@ class Chunk:
     drafted: Drafted | None
 
 
-def read(data: str) -> Chunk:
-    """Read an event's data; Fault for what is no chunk of an answer, or an error of the server's."""
+def read(event: Event) -> Chunk | None:
+    """Read an event; None for one that only keeps the connection alive, Fault for what is no chunk of an answer, or an
+    error of the server's."""
+    data = event.data
+    if event.name == ERROR:
+        raise broken(_parsed(data))
+    if event.name in _ALIVE or data.strip() in ("", "null"):
+        return None
     try:
         value = json.loads(data)
     except ValueError:
         raise Fault("invalid JSON", f"an event that is not JSON: {shown(data)!r}") from None
     if not isinstance(value, dict):
         raise Fault("invalid JSON", f"an event that is no JSON object: {shown(data)!r}")
-    if value.get("error"):
-        raise Fault("server error", f"the server broke off: {shown(_message(value['error']))}")
     choices = value.get("choices")
     choice = choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], dict) else {}
+    if is_error(value) or choice.get("error") or choice.get("finish_reason") in _BROKEN:
+        raise broken(value if is_error(value) else choice)
     delta = _object(choice.get("delta"))
     made = [delta[name] for name in _PRODUCE if isinstance(delta.get(name), str) and delta[name]]
     text = choice.get("text") if isinstance(choice.get("text"), str) else delta.get("content")
@@ -96,10 +106,37 @@ def read(data: str) -> Chunk:
     )
 
 
+def is_error(value: Mapping[str, Any]) -> bool:
+    """Whether an object is an error of the server's, in one of the forms that servers have for it. A chunk may have an
+    `error` that is empty."""
+    if value.get("error") or ERROR in (value.get("object"), value.get("type")):
+        return True
+    if value.get("choices") or value.get("usage"):
+        return False
+    return value.get("error") is not None or any(isinstance(value.get(name), str) for name in _SAYING)
+
+
+def broken(error: object) -> Fault:
+    """The fault that an error of the server's is, in its own words."""
+    return Fault("server error", f"the server broke off: {shown(_message(error)) or 'it does not say why'}")
+
+
 def _message(error: object) -> str:
-    if isinstance(error, Mapping):
-        return str(error.get("message") or error)
-    return str(error)
+    """What an error says: the text at the end of the names that servers put it under."""
+    if not isinstance(error, Mapping):
+        return "" if error is None else str(error)
+    found = next((error[name] for name in ("error", *_SAYING) if error.get(name)), None)
+    if found is None and error.get("finish_reason") in _BROKEN:
+        return f"finish_reason is {error['finish_reason']!r}"
+    return _message(found) if found is not None else json.dumps(error) if error.keys() - {ERROR} else ""
+
+
+def _parsed(text: str) -> object:
+    """JSON if it is some, else the text."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
 
 
 def _object(value: object) -> Mapping[str, Any]:

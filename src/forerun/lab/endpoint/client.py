@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult, urlsplit
 
 from forerun.core.errors import SpecError
+from forerun.lab.endpoint.chunk import broken, is_error
 from forerun.lab.endpoint.faults import Fault, shown
 from forerun.lab.endpoint.reply import Listener, Reply
 from forerun.lab.endpoint.sse import Events
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 _AGAIN = (408, 409, 425, 429, 500, 502, 503, 504)  # answers that a later try may better
 _CONNECT_S = 10.0
 _STALE = 3  # connections that may turn out to be closed, one after another
+_FINISH_S = 2.0  # how long counts are waited for behind the end of an answer, where no [DONE] comes
 _DRAIN_S = 0.2  # what comes behind [DONE] is read so that the connection can serve again
 _VERSION = re.compile(r"/v\d+$")
 
@@ -160,7 +162,7 @@ class Server:
             listener.begun = True
             await _check(response)
             chunks = response.aiter_bytes()
-            async for data in chunks:
+            while (data := await _next(chunks, _FINISH_S if listener.finished else None)) is not None:
                 now = perf_counter() - start
                 for event in events.feed(data):
                     listener.take(event, now)
@@ -189,6 +191,18 @@ def library() -> Any:
         raise SpecError('other servers are asked with httpx, which is missing: pip install "forerun[lab]"') from None
 
 
+async def _next(chunks: AsyncIterator[bytes], limit_s: float | None) -> bytes | None:
+    """The next bytes; None at the end, and where none come within the limit."""
+    limit = asyncio.timeout(limit_s)
+    try:
+        async with limit:
+            return await anext(chunks, None)
+    except TimeoutError:
+        if limit.expired():
+            return None
+        raise
+
+
 async def _check(response: httpx.Response) -> None:
     """Fault unless a stream of events follows."""
     kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -196,6 +210,9 @@ async def _check(response: httpx.Response) -> None:
         return
     body = (await response.aread())[:4096].decode("utf-8", "replace")
     if response.status_code == 200:
+        error = _error(body)
+        if error is not None:
+            raise broken(error)
         raise Fault("not a stream", f"the server answers {kind} where a stream of events was asked for: {shown(body)}")
     status = response.status_code
     fault = Fault(
@@ -204,6 +221,15 @@ async def _check(response: httpx.Response) -> None:
     fault.again = status in _AGAIN
     fault.after = _retry_after(response.headers.get("retry-after"))
     raise fault
+
+
+def _error(body: str) -> object:
+    """The error that a page is; None if it is none."""
+    with suppress(ValueError):
+        value = json.loads(body)
+        if isinstance(value, dict) and is_error(value):
+            return value
+    return None
 
 
 def _retry_after(value: str | None) -> float | None:

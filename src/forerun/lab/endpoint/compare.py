@@ -10,6 +10,9 @@ from forerun.lab.endpoint.part import Part
 from forerun.lab.endpoint.reply import Reply
 from forerun.lab.stats import Interval, calm, ratio, verdict
 
+UNEQUAL = "unequal answers"
+"""In the place of a verdict, where answers differ in length."""
+ALIKE = (0.95, 1.05)  # ratio of lengths that are as good as equal
 Place = tuple[str, str]
 """Unit and prompt."""
 Ratios = Mapping[str, Interval | None]
@@ -80,13 +83,34 @@ def noise_figures(found: Interval | None) -> dict[str, Any] | None:
 
 
 def compared(first: Sequence[Part], second: Sequence[Part], noise: Ratios) -> dict[str, Any]:
-    """By measure, the ratio and what it says beside the noise; and how many answers are the same text."""
-    said: dict[str, Any] = {}
-    for name, found in ratios(first, second).items():
-        floor = noise[name]
-        told = None if found is None or floor is None else verdict(found, floor)
-        said[name] = None if found is None else {**found.to_json(), "verdict": told}
+    """By measure, the ratio and what it says beside the noise; how many answers are the same text, and their lengths.
+    Of whole answers that are no equal work nothing is said: the shorter one ends sooner."""
     one, other = _conversations(first), _conversations(second)
     both = [(replies[turn], other[place][turn]) for place, replies in one.items() if place in other
             for turn in replies if turn in other[place]]  # fmt: skip
-    return {**said, "same_text": sum(a.digest == b.digest for a, b in both), "answers": len(both)}
+    said: dict[str, Any] = {}
+    for name, found in ratios(first, second).items():
+        floor = noise[name]
+        told: str | None = None if found is None or floor is None else verdict(found, floor)
+        if name == "latency" and not equal_work(both):
+            told = UNEQUAL
+        said[name] = None if found is None else {**found.to_json(), "verdict": told}
+    same = sum(a.digest == b.digest for a, b in both)
+    return {**said, "same_text": same, "answers": len(both), "tokens": _lengths(both)}
+
+
+def equal_work(both: Sequence[tuple[Reply, Reply]]) -> bool:
+    """Whether two arms' answers are of one length, but for ALIKE; where the server does not count, only the same texts
+    are."""
+    lengths = _lengths(both)
+    if lengths is None:
+        return all(a.digest == b.digest for a, b in both)
+    return ALIKE[0] < lengths[0] / lengths[1] < ALIKE[1] if all(lengths) else lengths[0] == lengths[1]
+
+
+def _lengths(both: Sequence[tuple[Reply, Reply]]) -> tuple[float, float] | None:
+    """Mean tokens of either arm's answers; None where they are not counted."""
+    pairs = [(a.tokens, b.tokens) for a, b in both if a.tokens is not None and b.tokens is not None]
+    if not both or len(pairs) < len(both):
+        return None
+    return sum(a for a, _ in pairs) / len(pairs), sum(b for _, b in pairs) / len(pairs)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from time import perf_counter
 from typing import Literal
 
@@ -31,8 +31,8 @@ class Quiet:
     by: Literal["metrics", "probe", "unchecked"]
     waited_s: float
     clean: bool
-    scrape: Scrape = field(default_factory=dict)
-    """The last reading of the metrics page; empty where there is none."""
+    scrape: Scrape | None = None
+    """The last reading of the metrics page; None where there is none."""
 
     def to_json(self) -> dict[str, object]:
         """Without the page."""
@@ -54,7 +54,7 @@ class Watch:
         start = self._clock()
         while True:
             scrape = await self.read()
-            count = busy(scrape)
+            count = busy(scrape or {})
             waited = self._clock() - start
             if count is None:
                 return await self._by_probe(model, probe, scrape)
@@ -62,16 +62,17 @@ class Watch:
                 return Quiet("metrics", waited, not count, scrape)
             await asyncio.sleep(_PAUSE_S)
 
-    async def read(self) -> Scrape:
-        """The metrics page now; empty where there is none.
+    async def read(self) -> Scrape | None:
+        """The metrics page now; None where there is none.
 
         LoadError for a page that was asked for by name and never answered: without it the counters would be missing.
         """
         address = self._server.address
-        scrape: Scrape = {}
+        scrape: Scrape | None = None
         try:
             page = await self._server.get(address.metrics)
-            scrape = parse(page.text) if page.status == 200 else {}
+            if page.status == 200 and "html" not in page.headers.get("content-type", ""):
+                scrape = parse(page.text)
             why = f"it answers {page.status}, without a metric"
         except Fault as fault:
             why = str(fault)
@@ -80,7 +81,7 @@ class Watch:
             raise LoadError(f"--metrics {address.metrics} cannot be read: {why}")
         return scrape
 
-    async def _by_probe(self, model: str, probe: Probe, scrape: Scrape) -> Quiet:
+    async def _by_probe(self, model: str, probe: Probe, scrape: Scrape | None) -> Quiet:
         if not self._limit_s:
             return Quiet("unchecked", 0.0, True, scrape)
         start = self._clock()
@@ -90,7 +91,7 @@ class Watch:
             took, waited = await self._timed(model, probe), self._clock() - start
             free = took <= _SLOWER * self._fastest[model] + _MORE_S
             if free or waited >= self._limit_s:
-                return Quiet("probe", waited, free, await self.read() if scrape else scrape)
+                return Quiet("probe", waited, free, await self.read() if scrape is not None else None)
             await asyncio.sleep(_PAUSE_S)
 
     async def _timed(self, model: str, probe: Probe) -> float:

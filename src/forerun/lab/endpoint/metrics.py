@@ -135,13 +135,9 @@ def busy(scrape: Scrape) -> float | None:
 def difference(before: Scrape, after: Scrape, model: str) -> Counts | None:
     """Speculation between two readings; of `model` alone where the page tells models apart; None without counters."""
     names = names_of(after)
-    if names is None:
+    if names is None or silence(after, model):
         return None
-    watched = [names.drafts, *names.drafted, *names.accepted, names.accepted_at, names.passes]
-    present = [full for name in watched if (full := _full(name, after))]
-    if not present or _foreign(after[present[0]], model):
-        return None
-    if _restarted(before, after, present):
+    if _restarted(before, after, _present(names, after)):
         return Counts(names.server, restarted=True)
 
     def grown(*candidates: str) -> int | None:
@@ -158,6 +154,25 @@ def difference(before: Scrape, after: Scrape, model: str) -> Counts | None:
         passes=grown(names.passes),
         generated=grown(names.generated),
     )
+
+
+def silence(scrape: Scrape | None, model: str) -> str:
+    """Why a page says nothing of the speculation of `model`; None is no page, and "" says that there are counters."""
+    if scrape is None:
+        return "the server has no metrics page"
+    names = names_of(scrape)
+    if names is None:
+        return "the metrics page is of no server that is known here" if scrape else "the metrics page holds no series"
+    present = _present(names, scrape)
+    if not present:
+        return f"the metrics page of {names.server} has no counters of speculation: it drafts nothing, or does not say"
+    return f"the metrics page counts other models than {model}" if _foreign(scrape[present[0]], model) else ""
+
+
+def _present(names: Names, scrape: Scrape) -> list[str]:
+    """The counters of speculation that a page has."""
+    watched = [names.drafts, *names.drafted, *names.accepted, names.accepted_at, names.passes]
+    return [full for name in watched if (full := _full(name, scrape))]
 
 
 def _full(name: str, scrape: Scrape) -> str | None:

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from itertools import pairwise
 from typing import Any
 
+from forerun.lab.endpoint import sse
 from forerun.lab.endpoint.chunk import Chunk, Drafted, Usage, read
 from forerun.lab.endpoint.faults import Fault
 
@@ -127,18 +128,22 @@ class Listener:
         self.begun = False
         """Whether the server has answered at all."""
         self.done = False
+        self.finished = False
+        """Whether the answer has said that it is over; counts may still come."""
         self._chunks: list[tuple[float, Chunk]] = []
         self._end = 0.0
 
-    def take(self, data: str, now: float) -> None:
-        """One event's data, `now` seconds after the request; Fault if it is no chunk."""
+    def take(self, event: sse.Event, now: float) -> None:
+        """One event, `now` seconds after the request; Fault if it is no chunk. What only keeps the connection alive is
+        no part of the answer, and of its time."""
         if self.done:
             return
-        self._end = now
-        if data.strip() == "[DONE]":
-            self.done = True
-        else:
-            self._chunks.append((now, read(data)))
+        if event.data.strip() == "[DONE]":
+            self.done, self._end = True, now
+        elif chunk := read(event):
+            self._chunks.append((now, chunk))
+            self.finished = self.finished or bool(chunk.finish)
+            self._end = now
 
     @property
     def heard(self) -> int:

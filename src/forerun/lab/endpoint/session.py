@@ -13,7 +13,7 @@ from forerun.lab.endpoint.client import Server
 from forerun.lab.endpoint.faults import Fault, shown
 from forerun.lab.endpoint.idle import Watch
 from forerun.lab.endpoint.load import Block, Job, run_block
-from forerun.lab.endpoint.metrics import Counts, difference
+from forerun.lab.endpoint.metrics import Counts, difference, silence
 from forerun.lab.endpoint.plan import Arm, Talk, mark, order
 from forerun.lab.endpoint.request import PATHS, agree, body
 from forerun.lab.endpoint.setup import Setup, Told
@@ -85,11 +85,11 @@ class Session:
         if all(record.reply is None for record in block.records):
             await self._still_there(arm)
         counts: Counts | None = None
-        settled = True
-        if before.scrape:  # counters are complete when the server is quiet again
+        settled, why = True, silence(None, arm.model)
+        if before.scrape is not None:  # counters are complete when the server is quiet again
             after = await self._watch.quiet(arm.model, lambda: self._probe(arm))
-            counts = difference(before.scrape, after.scrape, arm.model)
-            settled = after.clean
+            counts = difference(before.scrape, after.scrape or {}, arm.model)
+            settled, why = after.clean, silence(after.scrape, arm.model)
         record = {
             "arm": arm.name,
             "wall_s": round(block.wall_s, 5),
@@ -97,6 +97,7 @@ class Session:
             "quiet": before.to_json(),
             "settled": settled,
             "counts": counts and counts.to_json(),
+            "silence": why,
             "records": [self._with_recount(r.to_json(), t) for r, t in zip(block.records, block.texts, strict=True)],
         }
         return record, block

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from forerun.lab.endpoint.compare import UNEQUAL
 from forerun.lab.views import Chart, Note, Series, Table, View, interval, number
 
 BUSY = 0.8  # processor time of the client over wall time
@@ -32,8 +33,8 @@ def _rows(cells: Mapping[str, Any]) -> list[tuple[str, str, Mapping[str, Any]]]:
     return [(arm, level, cell) for arm, by_level in cells.items() for level, cell in by_level.items()]
 
 
-def _speculates(found: Mapping[str, Any] | None) -> bool:
-    return found is not None and bool(found.get("drafted") or found.get("passes"))
+def _speculates(found: Mapping[str, Any]) -> bool:
+    return bool(found.get("drafted") or found.get("passes"))
 
 
 def _pair(spread: Mapping[str, Any] | None, digits: int = 1) -> str:
@@ -86,7 +87,9 @@ def _compared(compared: Mapping[str, Any], first: str) -> Table:
     rows = []
     for arm, level, found in _rows(compared):
         speed = found["ms_per_token"]
-        ratios = [interval(found[name]) for name in ("ttft", "latency")]
+        ratios = [interval(found["ttft"]), interval(found["latency"])]
+        if found["latency"] and found["latency"]["verdict"] == UNEQUAL:
+            ratios[1] += f": {UNEQUAL}"
         same = f"{found['same_text']} of {found['answers']}"
         rows.append((arm, level, interval(speed), (speed and speed["verdict"]) or "-", *ratios, same))
     return Table(f"Times faster than {first}, prompt by prompt (above 1: faster)", heads, tuple(rows))
@@ -178,23 +181,21 @@ def _of_cell(where: str, level: int, cell: Mapping[str, Any]) -> Iterator[str]:
         yield f"{where}: this client was busy for {cell['client_busy']:.0%} of the time: it may have measured itself"
     if cell["in_flight"] is not None and cell["in_flight"] < UNTRUE * level:
         yield f"{where}: on average {cell['in_flight']:.1f} requests were in flight: ask more --prompts"
-    for warning in (cell["speculation"] or {}).get("warnings", ()):
+    for warning in cell["speculation"]["warnings"]:
         yield f"{where}: {warning}"
+    if why := cell["speculation"].get("silence"):
+        yield f"nothing is told of speculation: {why}"
 
 
 def _lengths(figures: Mapping[str, Any]) -> Iterator[str]:
     """Answers of different lengths are not equal work."""
-    first = figures["first"]
-    for arm in figures["compared"]:
-        for level, cell in figures["cells"][arm].items():
-            tokens, others = _length(cell), _length(figures["cells"][first][level])
-            if tokens and others and not 0.95 < tokens / others < 1.05:
-                yield (
-                    f"{arm}, {level} at once: its answers have {tokens:.1f} tokens on average, those of {first} "
-                    f"{others:.1f}: compare times per token, not whole answers (or ask with --ignore-eos)"
+    for arm, level, found in _rows(figures["compared"]):
+        if found["latency"] and found["latency"]["verdict"] == UNEQUAL:
+            said = "its texts are others and nobody counts their tokens"
+            if lengths := found["tokens"]:
+                said = (
+                    f"its answers have {lengths[1]:.1f} tokens on average, those of {figures['first']} {lengths[0]:.1f}"
                 )
-
-
-def _length(cell: Mapping[str, Any]) -> float | None:
-    answered = cell["requests"] - cell["failed"]
-    return cell["tokens"] / answered if cell["tokens"] and answered else None
+            yield (
+                f"{arm}, {level} at once: {said}: compare times per token, not whole answers (or ask with --ignore-eos)"
+            )

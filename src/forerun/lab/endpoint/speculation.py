@@ -19,16 +19,22 @@ TOO_GOOD = 0.98
 TOO_FEW = 0.5  # drafted tokens in a round
 
 
-def speculation(parts: Sequence[Part], replies: Sequence[Reply], tokens: int | None) -> dict[str, Any] | None:
-    """By the answers themselves where servers tell it there, else by the difference of its counters; None where the
-    server says nothing."""
+def speculation(parts: Sequence[Part], replies: Sequence[Reply], tokens: int | None) -> dict[str, Any]:
+    """By the answers themselves where servers tell it there, else by the difference of its counters; where the server
+    says nothing, why so."""
     counts = [part.counts for part in parts if part.counts is not None]
     settled = all(part.settled for part in parts)
     counted = _by_counters(counts, len(parts), tokens, settled) if counts else None
     told = _by_answers([reply.drafted for reply in replies], tokens)
     if told is None or (counted is not None and counted.get("drafted") == told["drafted"] and told["rounds"] is None):
-        return counted  # where both agree and only counters tell rounds, they say more
-    return told
+        found = counted  # where both agree and only counters tell rounds, they say more
+    else:
+        found = told
+    if found is None:
+        return {"source": "nobody", "silence": parts[-1].silence, "warnings": []}
+    if not found["warnings"] and not found.get("drafted") and not found.get("passes"):
+        return {**found, "silence": f"by {found['source']} nothing was drafted"}
+    return found
 
 
 def _by_answers(told: Sequence[Drafted | None], tokens: int | None) -> dict[str, Any] | None:

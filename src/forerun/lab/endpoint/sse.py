@@ -2,12 +2,14 @@
 
 The rules are those of the HTML standard, section "Interpreting an event stream": lines end in LF, CR or CRLF, a line
 that starts with a colon is a comment (keep-alives are such), several `data` lines of an event are joined by LF, an
-empty line ends the event. What stands at the end of the stream without one is taken too: some servers leave it out.
+empty line ends the event, which has the name of its last `event` line. What stands at the end of the stream without an
+empty line is taken too: some servers leave it out. An error that brings no data is taken as well.
 """
 
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 from forerun.lab.endpoint.faults import Fault
 
@@ -15,17 +17,29 @@ _ENDS = re.compile(rb"\r\n|\r|\n")
 _MOST = 16 << 20  # bytes of one event; more is not an answer that anybody reads
 
 
+class Event(NamedTuple):
+    """An event: its data, and its name, which most servers give none."""
+
+    data: str
+    name: str = ""
+
+
+ERROR = "error"
+"""The name of an event that ends an answer."""
+
+
 class Events:
-    """Feed it bytes; it gives the data of every event that is complete."""
+    """Feed it bytes; it gives every event that is complete."""
 
     def __init__(self) -> None:
         self._rest = b""
+        self._name = b""
         self._data: list[bytes] = []
         self._after_cr = False
         self._first = True
 
-    def feed(self, data: bytes) -> list[str]:
-        """Data of the events that `data` completes; Fault if it is not UTF-8 or has no end."""
+    def feed(self, data: bytes) -> list[Event]:
+        """The events that `data` completes; Fault if it is not UTF-8 or has no end."""
         if self._after_cr and data.startswith(b"\n"):  # the second half of a CRLF whose line was taken at its CR
             data = data[1:]
             self._after_cr = False
@@ -37,24 +51,27 @@ class Events:
             raise Fault("not a stream", f"an event of more than {_MOST >> 20} MiB: this is no stream of answers")
         return [event for line in lines if (event := self._take(line)) is not None]
 
-    def flush(self) -> list[str]:
+    def flush(self) -> list[Event]:
         """What the end of the stream completes."""
         lines, self._rest = [self._rest, b""], b""
         return [event for line in lines if (event := self._take(line)) is not None]
 
-    def _take(self, line: bytes) -> str | None:
+    def _take(self, line: bytes) -> Event | None:
         if self._first:
             line = line.removeprefix(b"\xef\xbb\xbf")
             self._first = False
         if line:
-            name, _, value = line.partition(b":")
-            if name == b"data":
+            field, _, value = line.partition(b":")
+            if field == b"data":
                 self._data.append(value.removeprefix(b" "))
+            elif field == b"event":
+                self._name = value.removeprefix(b" ")
             return None
-        if not self._data:
+        name, self._name = self._name.decode("utf-8", "replace").strip(), b""
+        if not self._data and name != ERROR:
             return None
         joined, self._data = b"\n".join(self._data), []
         try:
-            return joined.decode("utf-8")
+            return Event(joined.decode("utf-8"), name)
         except UnicodeDecodeError as error:
             raise Fault("not a stream", f"an event that is not UTF-8 ({error.reason} at byte {error.start})") from None
