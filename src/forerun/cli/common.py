@@ -145,7 +145,10 @@ def stats_json(stats: SeqStats) -> dict[str, object]:
         "accepted_at": stats.accepted_at,
         "tau": stats.tau,
         "tokens_per_s": stats.tokens_per_s,
+        "prompt_tokens": stats.prefilled,
+        "prompt_tokens_per_s": stats.prompt_tokens_per_s,
         "ttft_s": stats.ttft_s,
+        "decode_tokens_per_s": stats.decode_tokens_per_s,
         "phases": stats.seconds,
         "preempted": stats.preempted,
         "reused": stats.reused,
@@ -192,9 +195,12 @@ def stats_line(stats: SeqStats) -> str:
     """Statistics of one answer for people."""
     tau = f"{stats.tau:.2f}" if stats.tau else "-"
     rate = f"{stats.acceptance:.0%}" if stats.acceptance is not None else "-"
-    speed = f"{stats.tokens_per_s:.1f}" if stats.tokens_per_s else "-"
+    read = f" at {stats.prompt_tokens_per_s:.1f} tokens/s" if stats.prompt_tokens_per_s else ""
+    first = f"first token after {stats.ttft_s:.2f} s" if stats.ttft_s is not None else "no token"
+    speed = f"{stats.decode_tokens_per_s:.1f} tokens/s" if stats.decode_tokens_per_s else "no more"
     phases = ", ".join(f"{name} {seconds:.2f} s" for name, seconds in stats.seconds.items())
     return (
         f"{stats.emitted} tokens in {stats.target_passes} target passes (tau {tau}), "
-        f"{stats.accepted} of {stats.drafted} drafted tokens stand ({rate}), {speed} tokens/s; {phases}"
+        f"{stats.accepted} of {stats.drafted} drafted tokens stand ({rate}); "
+        f"{stats.prefilled} prompt tokens read{read}, {first}, then {speed}; {phases}"
     )

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+from forerun.lab.looping import Repeats, counted, loops, repeats, told
+
 if TYPE_CHECKING:
     from forerun.engine.engine import Engine
     from forerun.engine.results import Result
@@ -38,17 +40,30 @@ class Outcome:
         times = [(decode_ms(a), decode_ms(b)) for a, b in zip(self.plain, self.drafted, strict=True)]
         return [plain / drafted if plain and drafted else None for plain, drafted in times]
 
+    def whole(self) -> float | None:
+        """Plain time over speculative time of all answers from asking to the end, prompt reading included."""
+        plain, drafted = (sum(map(whole_s, arm)) for arm in (self.plain, self.drafted))
+        return plain / drafted if plain and drafted else None
+
+    def without_loops(self) -> list[float]:
+        """The speed-ups of the prompts to which neither arm's answer repeats itself."""
+        pairs = zip(self.by_prompt(), self.plain, self.drafted, strict=True)
+        return [speed for speed, a, b in pairs if speed and not (loops([repeated(a)]) or loops([repeated(b)]))]
+
     def summary(self) -> dict[str, object]:
         """The figures as one object."""
         stats = [result.stats for result in self.drafted]
         passes = sum(s.target_passes for s in stats)
-        speedups = self.speedups()
+        speedups, rest = self.speedups(), self.without_loops()
         return {
             "identical": self.identical,
             "tokens": sum(len(result.tokens) for result in self.drafted),
             "plain_ms_per_token": median(map(decode_ms, self.plain)),
             "ms_per_token": median(map(decode_ms, self.drafted)),
             "speedup": median(speedups) if speedups else None,
+            "speedup_answer": self.whole(),
+            "looping": counted(list(map(repeated, self.drafted))),
+            "speedup_without_looping": median(rest) if rest else None,
             "speedups": [round(value, 3) for value in speedups],
             "tau": sum(s.emitted for s in stats) / passes if passes else None,
             "target_passes": passes,
@@ -86,6 +101,16 @@ def decode_ms(result: Result) -> float:
     return result.stats.decode_ms_per_token or 0.0
 
 
+def whole_s(result: Result) -> float:
+    """Seconds from the request to the end of its answer."""
+    return result.stats.ended_s - result.stats.added_s
+
+
+def repeated(result: Result) -> Repeats:
+    """How far an answer repeats itself."""
+    return repeats(result.token_ids)
+
+
 def phases(results: Sequence[Result]) -> dict[str, float]:
     """Seconds by phase over all answers."""
     total: dict[str, float] = {}
@@ -106,6 +131,18 @@ def table(outcome: Outcome) -> str:
         f"{'tokens per pass (tau)':24}{1.0:12.2f}{s['tau'] or 0.0:14.2f}",
         *(f"{f'seconds in {name}':24}{plain.get(name, 0.0):12.2f}{seconds:14.2f}" for name, seconds in drafted.items()),
         f"{'speed-up (median)':24}{'':12}{s['speedup'] or 0.0:13.2f}x",
+        f"{'whole answers':24}{'':12}{outcome.whole() or 0.0:13.2f}x",
+        *_looping(outcome),
         f"{'same text':24}{'':12}{'yes' if outcome.identical else 'NO':>14}",
     ]
     return "\n".join(lines)
+
+
+def _looping(outcome: Outcome) -> list[str]:
+    """Two lines where answers repeat themselves: how many do, and what is gained without them."""
+    found = counted(list(map(repeated, outcome.drafted)))
+    if not found["answers"]:
+        return []
+    rest = outcome.without_loops()
+    without = f"{median(rest):13.2f}x" if rest else f"{'none left':>14}"
+    return [f"{'answers that loop':24}{'':12}{told(found):>14}", f"{'speed-up without them':24}{'':12}{without}"]

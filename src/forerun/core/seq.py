@@ -88,6 +88,20 @@ class SeqStats:
         return self.emitted / elapsed if self.started_s and elapsed > 0 else None
 
     @property
+    def prompt_tokens_per_s(self) -> float | None:
+        """Prompt tokens that were read over the time from first forward to first token; None before it, and where the
+        prompt was read more than once."""
+        elapsed = self.first_s - self.started_s
+        read = self.prefilled if self.first_s and not self.preempted else 0
+        return read / elapsed if read and elapsed > 0 else None
+
+    @property
+    def decode_tokens_per_s(self) -> float | None:
+        """Tokens a second after the step that gave the first ones; None before there are any."""
+        ms = self.decode_ms_per_token
+        return 1e3 / ms if ms else None
+
+    @property
     def decode_ms_per_token(self) -> float | None:
         """Milliseconds per token after the step that gave the first ones; None before there are any."""
         tokens = self.emitted - self.first_tokens

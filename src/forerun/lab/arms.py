@@ -21,6 +21,7 @@ from forerun.core.protocols import Controller, Remembers, StepTrace
 from forerun.core.seq import Seq
 from forerun.core.work import Item
 from forerun.engine.engine import Engine
+from forerun.lab.looping import repeats
 from forerun.lab.sample import Sample, digest, summed
 
 Prompts = Sequence[Sequence[int]]
@@ -97,6 +98,7 @@ def _timed(engine: Engine, watch: Watch, prompts: Prompts, params: Mapping[str, 
         digest=digest([result.token_ids for result in results]),
         texts=tuple(result.text for result in results),
         ids=tuple(tuple(result.token_ids) for result in results),
+        repeats=tuple(repeats(result.token_ids) for result in results),
     )
 
 
@@ -190,6 +192,7 @@ class BareArm:
             digest=digest([said]),
             texts=(self.base.words.decode(said) if self.base.words else "",),
             ids=(tuple(said),),
+            repeats=(repeats(said),),
         )
 
     def _next(self, seq: Seq) -> int:

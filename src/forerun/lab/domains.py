@@ -11,6 +11,7 @@ from typing import Any
 
 from forerun.lab.arms import Arm
 from forerun.lab.bench import AGAIN, PLAIN, Bench
+from forerun.lab.looping import with_gains
 from forerun.lab.paired import Asked, LogFor, Samples, arm_figures, measure, noise, noise_figures
 from forerun.lab.run import Answers, Run
 from forerun.lab.views import Chart, Note, Series, Table, View, interval, number
@@ -81,7 +82,8 @@ def data(workloads: Sequence[Workload], asked: Asked) -> str:
 def view(figures: Mapping[str, Any]) -> list[View]:
     """A table a workload, a chart of all, and whether the machine was quiet."""
     views: list[View] = [noise_note(figures["noise"])]
-    views += [_table(name, found) for name, found in figures["workloads"].items()]
+    for name, found in figures["workloads"].items():
+        views += with_gains(_table(name, found), list(found["arms"].values()))
     views.append(Note(ANSWER))
     views.append(_chart(figures["workloads"]))
     views += [chart for name, found in figures["workloads"].items() if (chart := _by_position(name, found))]

@@ -17,6 +17,7 @@ from typing import Any
 from forerun.core.errors import SpecError
 from forerun.lab.arms import Arm, Listener
 from forerun.lab.bench import AGAIN, PLAIN, Bench
+from forerun.lab.looping import counted
 from forerun.lab.run import Run
 from forerun.lab.sample import Counts, Sample
 from forerun.lab.stats import Interval, Pairs, calm, ratio, total_ratio, verdict
@@ -69,6 +70,11 @@ class Samples:
     def of(self, workload: str) -> Samples:
         """Those of one workload."""
         return Samples([unit for unit in self.units if unit.workload == workload])
+
+    def without_loops(self, *arms: str) -> Samples:
+        """Those of the prompts to which no answer of these arms loops, in any turn or round."""
+        looping = {(u.workload, u.prompt) for u in self.units if any(u.samples[arm].loops for arm in arms)}
+        return Samples([u for u in self.units if (u.workload, u.prompt) not in looping], self.left_out)
 
     def arm(self, name: str) -> list[Sample]:
         """One arm's samples in order."""
@@ -233,7 +239,7 @@ def arm_figures(samples: Samples, name: str, baseline: str = PLAIN, floor: Inter
     every prompt weighs as its time a token, however long its answer. Both leave prompt reading out. `speedup_answer` is
     the ratio of the sums of whole answers, reading included: what somebody gains who sends all of these prompts. Where
     draws give the arms texts of different length it holds that difference too. `first_ms` is the time to the first
-    token, a median over prompts.
+    token, a median over prompts. `looping` says how many answers repeat themselves, and the ratios without them.
     """
     mine, theirs = samples.arm(name), samples.arm(baseline)
     counts, pairs = Counts.of(mine), samples.pairs(baseline, name)
@@ -255,6 +261,7 @@ def arm_figures(samples: Samples, name: str, baseline: str = PLAIN, floor: Inter
         "first_ms": rounded(median(b for _, b in firsts)) if firsts else None,
         "baseline_first_ms": rounded(median(a for a, _ in firsts)) if firsts else None,
         "verdict": verdict(speed, floor) if speed and floor else None,
+        "looping": looping_figures(samples, name, baseline, floor),
         "same_text": sum(a.digest == b.digest for a, b in zip(mine, theirs, strict=True)),
         "answers": len(mine),
         "tau": rounded(counts.tau),
@@ -267,6 +274,27 @@ def arm_figures(samples: Samples, name: str, baseline: str = PLAIN, floor: Inter
         "rows_per_token": rounded(sum(s.rows for s in mine) / tokens) if tokens else None,
         "cpu_ms_per_token": rounded(1e3 * sum(s.cpu_s for s in mine) / tokens) if tokens else None,
     }
+
+
+def looping_figures(samples: Samples, name: str, baseline: str, floor: Interval | None) -> dict[str, Any] | None:
+    """How far one arm's answers loop, and `without`, the speed-ups over the prompts to which neither arm's do; None of
+    samples that do not tell."""
+    mine = [one for sample in samples.arm(name) for one in sample.repeats]
+    if not mine:
+        return None
+    found, rest = counted(mine), samples.without_loops(name, baseline)
+    if not found["answers"] and len(rest.units) == len(samples.units):
+        return {**found, "without": None}
+    pairs, answers = rest.pairs(baseline, name), rest.answers(baseline, name)
+    speed = ratio(pairs) if pairs else None
+    without = {
+        "prompts": len(pairs),
+        "speedup": speed.to_json() if speed else None,
+        "speedup_total": total_ratio(pairs).to_json() if pairs else None,
+        "speedup_answer": total_ratio(answers).to_json() if answers else None,
+        "verdict": verdict(speed, floor) if speed and floor else None,
+    }
+    return {**found, "without": without}
 
 
 def noise_figures(samples: Samples) -> dict[str, Any] | None:

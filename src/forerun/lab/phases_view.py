@@ -8,6 +8,7 @@ from typing import Any
 from forerun.lab.bench import PLAIN
 from forerun.lab.costs.stopwatch import PHASES
 from forerun.lab.domains import noise_note
+from forerun.lab.looping import with_gains
 from forerun.lab.views import Chart, Note, Series, Table, View, interval, number
 
 Found = Mapping[str, Any]
@@ -29,7 +30,7 @@ def _workload(name: str, found: Found) -> list[View]:
     arms = {PLAIN: found["plain"], **drafters}
     views: list[View] = [_split(f"{name}: milliseconds {said}", arms, key) for said, key in _UNITS]
     views.append(Note(f"{name}: {_watch(arms)}"))
-    views += [_prediction(name, drafters), _leviathan(name, drafters)]
+    views += [*with_gains(_prediction(name, drafters), list(drafters.values())), _leviathan(name, drafters)]
     seldom = {spec: _seldom(each["leviathan"]) for spec, each in drafters.items()}
     views += [Note(f"{name}, {spec}: {text}") for spec, text in seldom.items() if text]
     views += [_depths(f"{name}, {spec}: depth", each["leviathan"]) for spec, each in drafters.items()]

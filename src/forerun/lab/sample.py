@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from forerun.lab.looping import Repeats, loops
+
 
 @dataclass(frozen=True, slots=True)
 class Sample:
@@ -42,6 +44,13 @@ class Sample:
     ids: tuple[tuple[int, ...], ...] = field(default=(), compare=False)
     by_rows: tuple[tuple[int, int, float], ...] = ()
     """(rows, steps, seconds of their forwards), where an arm tells forwards apart by their size."""
+    repeats: tuple[Repeats, ...] = ()
+    """How far each answer repeats itself; () of files that do not tell."""
+
+    @property
+    def loops(self) -> bool:
+        """Whether these answers, together, do little but repeat themselves."""
+        return loops(self.repeats)
 
     @property
     def ms_per_token(self) -> float | None:
@@ -64,7 +73,8 @@ class Sample:
         """What `to_json` gave."""
         lists = {name: tuple(value[name]) for name in ("tried_at", "stood_at")}
         by_rows = tuple((int(rows), int(steps), float(s)) for rows, steps, s in value.get("by_rows", ()))
-        return cls(**{**value, **lists, "by_rows": by_rows})
+        repeats = tuple((int(again), int(count)) for again, count in value.get("repeats", ()))
+        return cls(**{**value, **lists, "by_rows": by_rows, "repeats": repeats})
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from forerun.lab.domains import noise_note
+from forerun.lab.looping import with_gains
 from forerun.lab.views import Chart, Note, Series, Table, View, interval, number
 
 SWEEPS = (("depth", "depth"), ("width", "width"), ("nodes", "node budget"))
@@ -16,7 +17,7 @@ def view(figures: Mapping[str, Any]) -> list[View]:
     views: list[View] = [noise_note(figures["noise"]), Note(_probed(figures["probe"]))]
     for workload, found in figures["workloads"].items():
         for drafter, each in found["drafters"].items():
-            views.append(_table(f"{workload}, {drafter}", each))
+            views += _table(f"{workload}, {drafter}", each)
             if each["pairs"]:
                 views.append(_pairs(f"{workload}, {drafter}", each["pairs"]))
             views += [Note(f"{workload}, {drafter}: {text}") for text in _sentences(each)]
@@ -33,7 +34,7 @@ def _probed(found: Mapping[str, Any] | None) -> str:
     return f"EAGLE's probe takes {found['nodes']} nodes ({times} rows)"
 
 
-def _table(title: str, found: Mapping[str, Any]) -> Table:
+def _table(title: str, found: Mapping[str, Any]) -> list[View]:
     heads = ("sweep", "shape", "ms/token", "speed-up", "verdict", "tau", "rows/pass")
     points = [("default", found["default"])]
     points += [(said, point) for key, said in SWEEPS for point in found[key]]
@@ -50,7 +51,7 @@ def _table(title: str, found: Mapping[str, Any]) -> Table:
         )
         for sweep, point in points
     ]
-    return Table(title, heads, tuple(rows))
+    return with_gains(Table(title, heads, tuple(rows)), [point for _, point in points])
 
 
 def _shape(point: Mapping[str, Any]) -> str:

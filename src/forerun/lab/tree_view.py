@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from forerun.lab.domains import noise_note
+from forerun.lab.looping import with_gains
 from forerun.lab.views import Note, Table, View, interval, number
 
 Found = Mapping[str, Any]
@@ -14,7 +15,8 @@ Found = Mapping[str, Any]
 def view(figures: Found) -> list[View]:
     """Tables and sentences."""
     views: list[View] = [noise_note(figures["noise"]), _chances(figures), _costs(figures), Note(_best(figures))]
-    views += [_clock(name, found) for name, found in figures["workloads"].items()]
+    for name, found in figures["workloads"].items():
+        views += with_gains(_clock(name, found), list(found["arms"].values()))
     if figures["left_out"]:
         views.append(Note(f"left out, too long for the context: {', '.join(figures['left_out'])}"))
     return views

@@ -8,7 +8,8 @@ from forerun.assemble import Config
 from forerun.cli.common import params_from
 from forerun.cli.main import parser
 from forerun.lab.advice import elsewhere
-from forerun.lab.advice.recommend import command, recommend
+from forerun.lab.advice.recommend import Tried, command, recommend
+from forerun.lab.advice.show import _said
 
 CONFIG, PARAMS = Config("smollm2", reuse=False), {"max_tokens": 96}
 
@@ -30,8 +31,11 @@ def arm(total, verdict, median=None, whole=None, prompts=9):
 PLAIN = arm(1.0, "no difference")
 
 
-def advised(**arms):
-    return recommend({"plain": PLAIN, **arms}, CONFIG, PARAMS)
+BOTH = Tried(("ngram", "suffix"))
+
+
+def advised(basis=BOTH, **arms):
+    return recommend({"plain": PLAIN, **arms}, CONFIG, PARAMS, basis)
 
 
 def test_of_the_faster_ones_the_largest_total_is_taken():
@@ -72,10 +76,76 @@ def test_whole_answers_must_not_take_longer():
 
 def test_too_few_prompts_are_said_to_be():
     said = advised(ngram=arm(3.0, "too few prompts", prompts=3))
-    assert not said["speculate"]
+    assert said["speculate"] is None
     assert said["why"].startswith("too few prompts to tell: 3 were timed and 6 are needed")
     untimed = {**arm(1.0, None), "speedup": None, "speedup_total": None, "prompts": 0}
     assert advised(ngram=untimed)["why"] == "answers were too short to time"
+
+
+FLOOR = {"value": 1.0, "low": 0.9, "high": 1.1, "of": 9, "calm": True}
+QUIET, NOISY = FLOOR, {**FLOOR, "value": 1.3, "calm": False}
+
+
+def test_244_what_was_not_tried_is_said_and_nothing_is_concluded_of_it():
+    basis = Tried(("ngram", "suffix"), ("skip", "eagle3"), QUIET)
+    said = advised(basis, ngram=arm(1.0, "no difference"))
+    assert (said["speculate"], said["tried"], said["not_tried"]) == (False, ["ngram", "suffix"], ["skip", "eagle3"])
+    (sentence, _) = _said("code", said)
+    assert sentence.startswith("code: do not speculate with what was tried (ngram, suffix): ")
+    assert "Not tried: skip, eagle3; more --seconds try them." in sentence
+    (sentence, *_) = _said("code", advised(basis, ngram=arm(1.5, "faster")))
+    assert "speculate with ngram" in sentence
+    assert "Not tried: skip, eagle3" in sentence
+    (sentence, _) = _said("code", advised(Tried(("ngram",), (), QUIET)))
+    assert "Not tried" not in sentence
+
+
+@pytest.mark.parametrize(
+    ("basis", "arms", "why"),
+    [
+        (
+            Tried(("ngram",), (), NOISY),
+            {"ngram": arm(1.0, "no difference")},
+            "was not quiet, plain decoding took 1.300",
+        ),
+        (Tried(("ngram",), (), NOISY), {}, "was not quiet"),
+        (Tried(("ngram",), ("skip",), NOISY), {"ngram": arm(0.9, "slower")}, "was not quiet"),
+        (Tried(("ngram",), (), QUIET), {"ngram": arm(1.5, "too few prompts")}, "too few prompts to tell"),
+        (Tried((), ("ngram", "skip"), QUIET), {}, "no drafter was tried"),
+    ],
+)
+def test_244_too_little_is_no_conclusion(basis, arms, why):
+    said = advised(basis, **arms)
+    assert (said["speculate"], said["spec"]) == (None, "none")
+    (sentence, _) = _said("code", said)
+    assert sentence.startswith("code: whether to speculate: no conclusion, ")
+    assert why in sentence
+    assert "do not speculate" not in sentence
+
+
+def test_244_what_is_faster_beyond_the_noise_is_so_on_a_noisy_machine_too():
+    assert advised(Tried(("ngram",), (), NOISY), ngram=arm(2.0, "faster"))["speculate"] is True
+
+
+def looping(total, rest, verdict="faster"):
+    """An arm of which 4 of 9 answers loop; `rest` is its total without them, None where none is left."""
+    without = {
+        "prompts": 5 if rest else 0,
+        "speedup_total": rest and {"value": rest, "low": rest, "high": rest, "of": 5},
+    }
+    return {**arm(total, verdict), "looping": {"answers": 4, "of": 9, "repeated": 0.46, "without": without}}
+
+
+def test_211_a_gain_of_looping_answers_alone_is_not_recommended():
+    said = advised(ngram=looping(4.5, 0.98))
+    assert (said["speculate"], said["spec"]) == (False, "none")
+    assert (
+        said["why"]
+        == "ngram gains where the model repeats itself alone: 4 of 9 answers loop, over the 5 others it is 0.98x"
+    )
+    assert advised(ngram=looping(4.5, None))["why"].endswith("4 of 9 answers loop, no other was timed")
+    assert advised(ngram=looping(4.5, 1.2))["spec"] == "ngram"
+    assert advised(ngram={**arm(1.5, "faster"), "looping": {"answers": 0, "of": 9, "without": None}})["spec"] == "ngram"
 
 
 def read(text):

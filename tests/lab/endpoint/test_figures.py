@@ -244,6 +244,23 @@ def test_249_texts_that_differ_and_are_not_counted_are_no_equal_work():
     assert not equal_work([(reply(tokens=0, per_event=1), reply())])
 
 
+def test_211_looping_answers_of_a_server_are_named_and_left_out():
+    """B is twice as fast, but only where its answers loop."""
+    parts = []
+    for i in range(8):
+        looping = (30, 40) if i < 4 else (0, 40)
+        for arm, gap in (("A", 0.04), ("A again", 0.04), ("B", 0.02 if i < 4 else 0.04)):
+            made = replace(reply(gap_s=gap), repeats=looping if arm == "B" else (0, 40))
+            parts.append(part(made, key=f"1/0/{i}", prompt=f"p{i}", arm=arm))
+    found = figures(parts, {})
+    assert found["cells"]["B"]["1"]["looping"] == {"answers": 4, "of": 8, "repeated": 0.375}
+    assert found["compared"]["B"]["1"]["without_looping"]["ms_per_token"]["value"] == pytest.approx(1.0)
+    said = "\n".join(notes(found))
+    assert "B, 1 at once: 4 of 8 answers loop, 38% of all 6-grams stood before" in said
+    assert "B, 1 at once: without answers that loop, 1.00" in said
+    assert "A, 1 at once: 4 of" not in said
+
+
 def test_notes_say_what_the_figures_must_not_be_read_without():
     said = "\n".join(notes(whole(B={"tokens": 40, "clean": False}, C={"counted": False})))
     assert "B, 1 at once: before 6 of 6 blocks the server was NOT idle" in said

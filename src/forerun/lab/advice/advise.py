@@ -19,7 +19,7 @@ from forerun.core.errors import SpecError
 from forerun.core.options import Spec
 from forerun.drafters.first_of import runs_model
 from forerun.lab.advice.grid import Candidate, candidates
-from forerun.lab.advice.recommend import recommend
+from forerun.lab.advice.recommend import Tried, recommend
 from forerun.lab.advice.replay import Known, can_replay, listened
 from forerun.lab.advice.replay import replay as replayed
 from forerun.lab.arms import Arm
@@ -86,20 +86,22 @@ class Advisor:
         floor = total_ratio(same) if same else None  # of the figure that is judged
         arms = {name: judged(samples, name, floor) for name in [PLAIN, *finalists, *live]}
         self.spent["total"] = perf_counter() - self._began
+        quiet = noise_figures(samples)
+        basis = Tried(*told_apart(drafters, [*(entry["spec"] for entry in ranked), *live], untried), quiet)
         found = {
             "prompts": len(known),
             "ms_by_rows": {str(rows): rounded(1e3 * s) for rows, s in costs.by_rows.items()},
             "rest_ms": rounded(1e3 * costs.rest),
             "candidates": ranked,
             "untried": untried,
-            "noise": noise_figures(samples),
+            "noise": quiet,
             "arms": arms,
             "live": {
                 "prompts": len({unit.prompt for unit in samples.units}),
                 "rounds": 1 + max(unit.round for unit in samples.units),
             },
             "left_out": list(samples.left_out),
-            "recommend": recommend(arms, self._bench.base.config, self._asked.params),
+            "recommend": recommend(arms, self._bench.base.config, self._asked.params, basis),
             "budget_s": self._seconds,
             "seconds": {name: round(value, 2) for name, value in self.spent.items()},
         }
@@ -285,6 +287,16 @@ def finals(ranked: Sequence[Mapping[str, Any]]) -> list[str]:
     near = [entry for entry in hopeful if entry["speedup"] >= NEAR * best["speedup"]]
     others = [entry for entry in near if Spec.parse(entry["spec"]).name != Spec.parse(best["spec"]).name]
     return [best["spec"], *(entry["spec"] for entry in others[:1])]
+
+
+def told_apart(
+    drafters: Sequence[str], tried: Sequence[str], untried: Sequence[str]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Of the drafters that were asked for those of which some shape was tried, and those of which none was."""
+    names = {text: {candidate.spec for candidate in candidates([text])} | {text} for text in drafters}
+    some = {text for text, specs in names.items() if specs & set(tried)}
+    none = {text for text, specs in names.items() if specs & set(untried) and text not in some}
+    return tuple(text for text in drafters if text in some), tuple(text for text in drafters if text in none)
 
 
 def judged(samples: Samples, name: str, floor: Interval | None) -> dict[str, Any]:

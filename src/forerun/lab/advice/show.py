@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from forerun.lab.domains import noise_note
+from forerun.lab.looping import WHOLE, with_gains
 from forerun.lab.views import Chart, Note, Series, Table, View, interval, number
 
 LISTED, DRAWN = 8, 12  # candidates in the table and in the chart; the file has all
@@ -15,7 +16,8 @@ def view(figures: Mapping[str, Any]) -> list[View]:
     """Tables and a chart for each workload, and last what to do."""
     views: list[View] = []
     for name, found in figures["workloads"].items():
-        views += [noise_note(found["noise"]), _live_table(name, found)]
+        live = with_gains(_live_table(name, found), list(found["arms"].values()))
+        views += [noise_note(found["noise"]), *live]
         if found["candidates"]:  # none where no drafter can be replayed
             views += [_expected(name, found), _chart(name, found)]
         views += _notes(name, found)
@@ -24,13 +26,17 @@ def view(figures: Mapping[str, Any]) -> list[View]:
 
 
 def _said(name: str, advice: Mapping[str, Any]) -> list[str]:
+    left = f" Not tried: {', '.join(advice['not_tried'])}; more --seconds try them." if advice["not_tried"] else ""
+    if advice["speculate"] is None:
+        return [f"{name}: whether to speculate: no conclusion, {advice['why']}.{left}", advice["command"]]
     if not advice["speculate"]:
-        return [f"{name}: do not speculate: {advice['why']}.", advice["command"]]
+        tried = ", ".join(advice["tried"])
+        return [f"{name}: do not speculate with what was tried ({tried}): {advice['why']}.{left}", advice["command"]]
     gain = f"{interval(advice['speedup_total'])} times as fast in all"
     if advice["speedup_answer"]:
         gain += f" ({interval(advice['speedup_answer'])} with the reading of the prompt)"
     return [
-        f"{name}: speculate with {advice['spec']}: {gain}, {advice['why']}.",
+        f"{name}: speculate with {advice['spec']}: {gain}, {advice['why']}.{left}",
         advice["command"],
         f"nearest in vLLM: {advice['vllm']}",
         f"nearest in llama.cpp: {advice['llama_cpp']}",
@@ -62,7 +68,7 @@ def _live_table(name: str, found: Mapping[str, Any]) -> Table:
         )
         for arm, f in found["arms"].items()
     ]
-    heads = ("measured", "ms/token", "speed-up (median)", "in all", "verdict of that", "whole answers")
+    heads = ("measured", "ms/token", "speed-up (median)", "in all", "verdict of that", WHOLE)
     live = found["live"]
     title = f"{name}: {live['prompts']} prompts, rounds {live['rounds']}, noise {interval(found['noise'], 3)}"
     return Table(title, heads, tuple(rows))

@@ -14,14 +14,15 @@ from forerun.lab.endpoint.part import Part
 from forerun.lab.endpoint.prices import Price
 from forerun.lab.endpoint.reply import Reply
 from forerun.lab.endpoint.speculation import speculation
+from forerun.lab.looping import counted
 
 
 def cell(parts: Sequence[Part], price: Price | None) -> dict[str, Any]:
     """One arm at one concurrency. Requests that failed are counted, and stand in no time."""
     records = [record for part in parts for record in part.records]
     replies = [reply for part in parts for reply in part.replies]
-    counted = all(reply.tokens is not None for reply in replies)
-    tokens = sum(reply.tokens or 0 for reply in replies) if counted else None
+    known = all(reply.tokens is not None for reply in replies)
+    tokens = sum(reply.tokens or 0 for reply in replies) if known else None
     usages = [reply.usage for reply in replies if reply.usage is not None]
     return {
         "requests": len(records),
@@ -42,6 +43,7 @@ def cell(parts: Sequence[Part], price: Price | None) -> dict[str, Any]:
         "tokens_per_s": spread([1e3 / ms for reply in replies if (ms := reply.ms_per_token) is not None]),
         **_throughput(parts),
         "retokenised": _sum([reply.retokenised for reply in replies]),
+        "looping": counted([reply.repeats for reply in replies]),
         "cost": _cost(replies, price),
         "speculation": speculation(parts, replies, tokens),
         "waited_for_idle_s": round(max(part.quiet["waited_s"] for part in parts), 3),

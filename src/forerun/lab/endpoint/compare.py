@@ -8,6 +8,7 @@ from typing import Any
 
 from forerun.lab.endpoint.part import Part
 from forerun.lab.endpoint.reply import Reply
+from forerun.lab.looping import loops
 from forerun.lab.stats import Interval, calm, ratio, verdict
 
 UNEQUAL = "unequal answers"
@@ -53,14 +54,16 @@ def _ratio(pairs: Sequence[tuple[float, float]]) -> Interval | None:
 
 
 def _pairs(
-    first: Sequence[Part], second: Sequence[Part], of: Callable[[Sequence[Reply]], float | None]
+    first: Sequence[Part], second: Sequence[Part], of: Callable[[Sequence[Reply]], float | None], looping: bool = True
 ) -> list[tuple[float, float]]:
-    """For each prompt: medians over the rounds in which both answered the same turns of it, their turns together."""
+    """For each prompt: medians over the rounds in which both answered the same turns of it, their turns together; on
+    wish without those in which an answer repeats itself."""
     one, other = _conversations(first), _conversations(second)
     by_prompt: dict[str, list[tuple[float, float]]] = {}
     for place, replies in one.items():
         match = other.get(place, {})
-        if replies.keys() == match.keys():
+        both = [*replies.values(), *match.values()]
+        if replies.keys() == match.keys() and (looping or not any(loops([reply.repeats]) for reply in both)):
             a, b = of(list(replies.values())), of(list(match.values()))
             if a is not None and b is not None and a > 0 and b > 0:
                 by_prompt.setdefault(place[1], []).append((a, b))
@@ -96,7 +99,17 @@ def compared(first: Sequence[Part], second: Sequence[Part], noise: Ratios) -> di
             told = UNEQUAL
         said[name] = None if found is None else {**found.to_json(), "verdict": told}
     same = sum(a.digest == b.digest for a, b in both)
-    return {**said, "same_text": same, "answers": len(both), "tokens": _lengths(both)}
+    without: dict[str, Any] | None = None
+    if any(loops([reply.repeats]) for pair in both for reply in pair):
+        rest = _ratio(_pairs(first, second, _ms_per_token, looping=False))
+        without = {"ms_per_token": rest and rest.to_json()}
+    return {
+        **said,
+        "same_text": same,
+        "answers": len(both),
+        "tokens": _lengths(both),
+        "without_looping": without,
+    }
 
 
 def equal_work(both: Sequence[tuple[Reply, Reply]]) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from itertools import pairwise
@@ -11,7 +12,9 @@ from typing import Any
 from forerun.lab.endpoint import sse
 from forerun.lab.endpoint.chunk import Chunk, Drafted, Usage, read
 from forerun.lab.endpoint.faults import Fault
+from forerun.lab.looping import Repeats, repeats
 
+_WORD = re.compile(r"\w+|[^\w\s]")
 TOGETHER_S = 0.001  # events that are nearer to one another came with one step of the server
 
 Event = tuple[float, int | None]
@@ -34,6 +37,8 @@ class Reply:
     """Of the text."""
     retokenised: int | None = None
     """Tokens of the text by a tokenizer of ours: a cross-check, never the count."""
+    repeats: Repeats = (0, 0)
+    """How far the text repeats itself, by its words."""
 
     @property
     def counted(self) -> bool:
@@ -117,6 +122,7 @@ class Reply:
                 "events": tuple((time, tokens) for time, tokens in value["events"]),
                 "usage": value["usage"] and Usage(**value["usage"]),
                 "drafted": value["drafted"] and Drafted(**value["drafted"]),
+                "repeats": tuple(value["repeats"]),
             }
         )
 
@@ -174,6 +180,7 @@ class Listener:
             finish=finish,
             drafted=next((chunk.drafted for _, chunk in reversed(self._chunks) if chunk.drafted), None),
             hidden=usage.reasoning if usage and not sent else 0,
+            repeats=repeats(_WORD.findall(self.text)),
             digest=hashlib.sha256(self.text.encode("utf-8", "surrogatepass")).hexdigest()[:16],
         )
 

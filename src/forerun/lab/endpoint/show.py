@@ -151,10 +151,17 @@ def notes(figures: Mapping[str, Any]) -> Iterator[str]:
         if speed is not None and not speed["calm"]:
             floor = interval(speed, 3)
             yield f"{level} at once: the same model differs from itself by {floor}: trust no small difference"
+    for arm, level, found in _rows(figures["compared"]):
+        if found["without_looping"]:
+            rest = interval(found["without_looping"]["ms_per_token"])
+            yield f"{arm}, {level} at once: without answers that loop, {rest} times as fast per token"
     yield from _lengths(figures)
 
 
 def _of_cell(where: str, level: int, cell: Mapping[str, Any]) -> Iterator[str]:
+    if cell["looping"]["answers"]:
+        many, of, part = (cell["looping"][name] for name in ("answers", "of", "repeated"))
+        yield f"{where}: {many} of {of} answers loop, {part:.0%} of all 6-grams stood before: that is easy to draft"
     if cell["failed"]:
         kinds = ", ".join(f"{kind} ({count})" for kind, count in cell["failures"].items())
         yield f"{where}: {cell['failed']} of {cell['requests']} requests failed: {kinds}; they stand in no time"

@@ -16,6 +16,7 @@ from forerun.core.params import SamplingParams
 from forerun.lab.arms import Arm, Listener, Prompts
 from forerun.lab.bench import Bench
 from forerun.lab.defaults import BASELINES
+from forerun.lab.looping import repeats
 from forerun.lab.peers.environment import interpreter
 from forerun.lab.peers.files import Reads, for_llama, for_transformers
 from forerun.lab.peers.process import Worker
@@ -77,6 +78,7 @@ class PeerArm:
             stood_at=(),
             digest=digest([tokens]),
             texts=(text,),
+            repeats=(repeats(tokens),),
         )
 
     @property

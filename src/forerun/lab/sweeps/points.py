@@ -14,6 +14,7 @@ from statistics import median
 from typing import Any
 
 from forerun.lab.bench import AGAIN, PLAIN
+from forerun.lab.looping import with_gains
 from forerun.lab.paired import Samples, arm_figures, noise, noise_figures, rounded
 from forerun.lab.views import Chart, Note, Series, Table, View, interval, number
 
@@ -68,7 +69,7 @@ def view(figures: Mapping[str, Any]) -> list[View]:
     axis = AXES[figures["axis"]]
     views: list[View] = []
     for name, found in figures["sets"].items():
-        views += [_table(name, figures["axis"], found["points"]), *crossings(figures["axis"], found)]
+        views += [*_table(name, figures["axis"], found["points"]), *crossings(figures["axis"], found)]
         views += _charts(name, axis, found["points"])
     for text in figures.get("notes", []):
         views.append(Note(text))
@@ -77,21 +78,22 @@ def view(figures: Mapping[str, Any]) -> list[View]:
     return views
 
 
-def _table(name: str, axis: str, points: Sequence[Mapping[str, Any]]) -> Table:
+def _table(name: str, axis: str, points: Sequence[Mapping[str, Any]]) -> list[View]:
     more = tuple(key for key in ("filled",) if key in points[0]["arms"][PLAIN])
     heads = (axis, "arm", "ms/token", "tokens/s", "speed-up", "verdict", "tau", "accepted", "first ms", "same text")
-    rows = []
+    rows, figures = [], list[Mapping[str, Any] | None]()
     for found in points:
         floor = found["noise"]
         mood = "-" if floor is None else "quiet" if floor["calm"] else "NOT quiet"
         for arm, f in found["arms"].items():
             rows.append((*_row(f"{found['value']:g}", arm, f), *(f"{f[key]:.0%}" for key in more)))
+            figures.append(f)
             if arm == PLAIN:
                 empty = ("-",) * (len(heads) - 6 + len(more))
                 rows.append((f"{found['value']:g}", AGAIN, "-", "-", interval(floor, 3), mood, *empty))
-    return Table(
-        f"{name}: {points[0]['arms'][PLAIN]['prompts']} units at {points[0]['value']:g}", heads + more, tuple(rows)
-    )
+                figures.append(None)
+    title = f"{name}: {points[0]['arms'][PLAIN]['prompts']} units at {points[0]['value']:g}"
+    return with_gains(Table(title, heads + more, tuple(rows)), figures)
 
 
 def _row(value: str, arm: str, f: Mapping[str, Any]) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from forerun.assemble import Config
 from forerun.core.errors import SpecError
 from forerun.lab.bench import AGAIN, PLAIN, Bench
 from forerun.lab.domains import noise_note
+from forerun.lab.looping import with_gains
 from forerun.lab.paired import Asked, LogFor, Samples, arm_figures, measure, noise, noise_figures, rounded
 from forerun.lab.run import Answers, Run
 from forerun.lab.sample import Sample
@@ -138,7 +139,8 @@ def view(figures: Mapping[str, Any]) -> list[View]:
     views: list[View] = []
     for name in dict.fromkeys(name for target in figures["targets"] for name in target["sets"]):
         shown = [(target, target["sets"][name]) for target in figures["targets"] if name in target["sets"]]
-        views += [_table(name, shown), _chart(name, shown)]
+        each = [f for _, found in shown for f in found["drafters"].values()]
+        views += [*with_gains(_table(name, shown), each), _chart(name, shown)]
         views += [Note(f"{target['model']}: {noise_note(found['noise']).text}") for target, found in shown]
     if figures["left_out"]:
         views.append(Note(f"left out, too long for the context: {', '.join(figures['left_out'])}"))

@@ -18,6 +18,7 @@ from forerun.core.options import Spec, build
 from forerun.drafters.specs import split_plan
 from forerun.lab.bench import AGAIN, PLAIN, Bench
 from forerun.lab.domains import noise_note
+from forerun.lab.looping import with_gains
 from forerun.lab.paired import Asked, LogFor, Samples, arm_figures, measure, noise, noise_figures
 from forerun.lab.run import Answers, Run
 from forerun.lab.stats import ratio, verdict
@@ -172,7 +173,10 @@ def view(figures: Mapping[str, Any]) -> list[View]:
     names = dict.fromkeys(name for found in figures["formats"] for name in found["sets"])
     for name in names:
         shown = {found["name"]: found["sets"][name] for found in figures["formats"] if name in found["sets"]}
-        views += [_plain_table(name, shown, figures["formats"]), _table(name, shown), *_charts(name, shown)]
+        drafters = [drafter for found in shown.values() for drafter in found["drafters"].values()]
+        each = [f for drafter in drafters for f in drafter["depths"].values()]
+        views.append(_plain_table(name, shown, figures["formats"]))
+        views += [*with_gains(_table(name, shown), each), *_charts(name, shown)]
         views += [Note(f"{format}: {noise_note(found['noise']).text}") for format, found in shown.items()]
     if figures["left_out"]:
         views.append(Note(f"left out, too long for the context: {', '.join(figures['left_out'])}"))

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
+from forerun.lab.looping import share
 from forerun.lab.page import html
 from forerun.lab.page.visible import visible
 from forerun.lab.trace.record import Beside, Recording
@@ -66,6 +67,7 @@ def summary(found: Recording, params: Mapping[str, Any]) -> list[tuple[str, str]
         ("tokens a pass (tau)", f"{s.emitted / s.passes:.2f}"),
         ("guesses", f"{s.accepted} of {s.drafted} stand" if s.drafted else "none"),
         ("answer", how),
+        *([("repeats itself", f"{share(s.repeats):.0%} of its 6-grams stood before: it loops")] if s.loops else []),
         ("judged by", found.verifier),
     ]
     return [*facts, *(_compared(found.beside) if found.beside else [])]
