@@ -35,7 +35,7 @@ def test_211_243_the_demo_tells_whole_answers_and_those_that_loop():
     assert found["speedup"] == pytest.approx(2.5)
     assert found["speedup_answer"] == pytest.approx((2 + 5) / (2 + 2))
     assert (found["looping"]["answers"], found["speedup_without_looping"]) == (1, pytest.approx(1.0))
-    lines = dict((line[:24].strip(), line[24:].strip()) for line in table(outcome).splitlines())
+    lines = {line[:24].strip(): line[24:].strip() for line in table(outcome).splitlines()}
     assert (lines["speed-up (median)"], lines["whole answers"]) == ("2.50x", "1.75x")
     assert (lines["answers that loop"], lines["speed-up without them"]) == ("1 of 2, 47%", "1.00x")
     assert "answers that loop" not in table(Outcome([Told(fresh, 1.0)], [Told(fresh, 1.0)]))
