@@ -16,8 +16,8 @@ def sample(seconds, *answers, first_s=0.1):
     count = sum(map(len, answers))
     return Sample(
         answers=len(answers), tokens=count - len(answers), decode_s=seconds, first_s=first_s, cpu_s=seconds,
-        steps=count, rows=count, phases={"score": seconds}, emitted=count, passes=count, drafted=0, accepted=0, tried_at=(),
-        stood_at=(), digest="d", repeats=tuple(map(repeats, answers)),
+        steps=count, rows=count, phases={"score": seconds}, emitted=count, passes=count, drafted=0, accepted=0,
+        tried_at=(), stood_at=(), digest="d", repeats=tuple(map(repeats, answers)),
     )  # fmt: skip
 
 

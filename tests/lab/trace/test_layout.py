@@ -28,6 +28,8 @@ def step(parents, path, bonus=True):
         "path": path,
         "bonus": [1, 0.25] if bonus else None,
         "gain": len(path) + bonus,
+        "guessed": len(parents) - 1,
+        "stood": len(path),
         "ms": {},
         "rows": {},
     }

@@ -30,7 +30,8 @@ SAMPLE = Sample(
     1, 6, 1.0, 0.5, 1.0, 6, 9, {}, 7, 4, 6, 3, (2, 2), (2, 1), "d", ("".join(EVIL),)
 )  # fmt: skip
 STEP = {
-    "at": 4, "plan": [4, 8, 2, 0.0], "law": "chosen", "read": 3, "ms": {"draft": 0.1, "score": 2.0, "verify": 0.2},
+    "guessed": 1, "stood": 0, "plan": [4, 8, 2, 0.0], "law": "chosen", "read": 3,
+    "ms": {"draft": 0.1, "score": 2.0, "verify": 0.2},
     "nodes": [[0, -1, None, None, None, 0], [1, 0, 0.5, 0.25, 1.5, 1]], "rows": {0: [[2, 0.5], [1, 0.25]]},
     "path": [], "bonus": [2, 0.5], "gain": 1,
 }  # fmt: skip

@@ -42,7 +42,8 @@ def test_watching_changes_nothing_and_misses_nothing(bench, prompt, spec, params
     assert "".join(piece for piece, *_ in story["words"]) == found.text == unwatched.texts[0]
     assert len(story["steps"]) == s.passes
     fates = Counter(node[FATE] for step in story["steps"] for node in step["nodes"][1:])
-    assert fates[STOOD] == s.accepted
+    assert fates[STOOD] == s.accepted == sum(step["stood"] for step in story["steps"])
+    assert s.drafted == sum(step["guessed"] for step in story["steps"])
     assert sum(fates.values()) - fates[DROPPED] == s.drafted
     assert sum(drafted for *_, drafted in story["words"]) == s.accepted
     assert sum(step["gain"] for step in story["steps"]) == s.emitted == len(story["words"])

@@ -65,12 +65,12 @@ def unknown(arms: Mapping[str, Any], tried: Sequence[str], basis: Tried) -> str 
     """Why nothing can be concluded against speculation; None where it can."""
     if not basis.names:
         return "no drafter was tried"
-    if basis.noise is not None and not basis.noise["calm"]:
-        floor = f"{basis.noise['value']:.3f}"
-        return f"the machine was not quiet, plain decoding took {floor} times as long as itself: measure again"
     said = [arms[name]["verdict_total"] for name in tried]
     if said and set(said) <= {None, "too few prompts"}:
         return _against(tried[0], arms[tried[0]])
+    if basis.noise is not None and not basis.noise["calm"]:
+        floor = f"{basis.noise['value']:.3f}"
+        return f"the machine was not quiet, plain decoding took {floor} times as long as itself: measure again"
     return None
 
 

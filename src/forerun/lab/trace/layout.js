@@ -74,6 +74,22 @@ function nextAfter(step, node) {
   return step.bonus;
 }
 
+// Places of the answer's tokens that each step gave, from 1 on: [first, last].
+function gained(steps) {
+  let before = 0;
+  return steps.map(step => [before + 1, before += step.gain]);
+}
+
+function places([first, last]) {
+  return last < first ? "no token" : first === last ? `token ${first}` : `tokens ${first}–${last}`;
+}
+
+function guesses(step) {
+  const dropped = step.nodes.length - 1 - step.guessed;
+  const said = step.guessed ? `${step.stood} of ${step.guessed} stood` : dropped ? "" : "nothing guessed";
+  return [said, dropped ? `${dropped} dropped` : ""].filter(part => part).join(", ");
+}
+
 function refused(step) {
   return step.nodes.some(node => node[FATE] === 1);
 }

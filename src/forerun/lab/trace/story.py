@@ -1,7 +1,7 @@
 """Steps as the page's script reads them: JSON values, each text once, numbers as short as eyes need them.
 
 tokens   [text, …]                         as they are shown
-steps    {at, plan, law, read, ms, nodes, rows, path, bonus, gain}
+steps    {plan, law, read, ms, nodes, rows, path, bonus, gain, guessed, stood}     the last two as the engine counts
 nodes    [token, parent, p, confidence, entropy, fate]     p is the target's; the root first; null where unknown
 rows     {node: [[token, p], …]}           the target's likeliest after a node
 words    [text, token, step, drafted]      the answer, joined the engine's own text
@@ -72,7 +72,6 @@ def _step(seen: Seen, tokens: Tokens) -> dict[str, Any]:
     bonus = trace.verdict.bonus[0]
     after = seen.looks[path[-1] if path else 0]
     return {
-        "at": trace.lengths[0],
         "plan": [plan.depth, plan.nodes, plan.width, plan.confidence],
         "law": scored.law if seen.proposed.drafted else None,
         "read": trace.prefilled,
@@ -82,6 +81,8 @@ def _step(seen: Seen, tokens: Tokens) -> dict[str, Any]:
         "path": [shown[node] for node in path],
         "bonus": [tokens.place(bonus), _short(after.chances[bonus])] if gain > len(path) else None,
         "gain": gain,
+        "guessed": scored.drafted,
+        "stood": min(len(path), gain),
     }
 
 

@@ -1,9 +1,9 @@
 // Draws what `layout` placed. Texts of the model go into the page as text nodes only, never as markup.
 
-const SVG = "http://www.w3.org/2000/svg", PHASES = ["draft", "score", "verify", "commit"], BOX = 21, HEAD = 30;
+const SVG = "http://www.w3.org/2000/svg", PHASES = ["draft", "score", "verify", "commit"], BOX = 21;
 const data = JSON.parse(document.getElementById("data").textContent);
 const steps = data.steps, tokens = data.tokens;
-const plans = steps.map(step => layout(step, tokens));
+const plans = steps.map(step => layout(step, tokens)), spans = gained(steps);
 const [strip, list, text, tip, where, only] = ["strip", "steps", "text", "tip", "where", "only"].map(id => document.getElementById(id));
 const timed = steps.filter(step => !step.read);
 const slowest = Math.max(1e-9, ...(timed.length ? timed : steps).map(total));
@@ -34,15 +34,14 @@ function phaseBars(step, scale) {
 }
 
 function head(i) {
-  const step = steps[i], guesses = step.nodes.length - 1;
-  const said = guesses ? `${step.path.length} of ${guesses} stood` : "nothing guessed";
+  const step = steps[i];
   const ms = total(step);
   const read = step.read ? ` · read ${step.read} of the prompt` : "";
   return make("div", { class: "head" },
-    make("b", {}, `step ${i + 1}`), make("span", {}, `token ${step.at}`), make("span", {}, said),
+    make("b", {}, `step ${i + 1}`), make("span", {}, places(spans[i])), make("span", { class: "said" }, guesses(step)),
     make("span", {}, `+${step.gain}`),
     make("span", { class: "time" }, ...(ms ? phaseBars(step, Math.max(slowest, ms)) : [])),
-    make("span", {}, (ms ? ms.toFixed(1) + " ms" : "not timed") + read));
+    make("span", { class: "ms" }, (ms ? ms.toFixed(1) + " ms" : "not timed") + read));
 }
 
 function tree(i) {
@@ -52,7 +51,7 @@ function tree(i) {
   for (const line of plan.lines) {
     const a = plan.boxes[line.from], b = plan.boxes[line.to];
     const x = a.x + a.w, y = a.y + BOX / 2, z = b.y + BOX / 2, bend = b.x - GAP / 2;
-    svg.append(draw("path", { d: `M${x} ${y}H${bend - GAP / 4}C${bend} ${y} ${bend} ${z} ${b.x} ${z}`, class: line.on ? "on" : "" }));
+    svg.append(draw("path", { d: `M${x} ${y}H${bend - GAP / 4}C${bend} ${y} ${bend} ${z} ${b.x} ${z}`, class: line.on ? "edge on" : "edge" }));
   }
   for (const box of plan.boxes) {
     if (!box) continue;
@@ -82,7 +81,7 @@ const watcher = new IntersectionObserver(entries => {
 function lay() {
   steps.forEach((step, i) => {
     const card = make("section", { class: "step", "data-step": i, "aria-label": `Step ${i + 1}` });
-    card.style.height = HEAD + plans[i].height + 16 + "px"; // 16: a bar to scroll with
+    card.style.height = `calc(var(--head) + ${plans[i].height + 16}px)`; // 16: a bar to scroll with
     cards.push(card);
     watcher.observe(card);
   });
@@ -102,11 +101,11 @@ function columns(height, base, of) {
 }
 
 function overview() {
-  const most = Math.max(1, ...steps.map(step => step.nodes.length - 1)), up = 42 / most;
+  const most = Math.max(1, ...steps.map(step => step.guessed)), up = 42 / most;
   strip.setAttribute("viewBox", `0 0 ${steps.length} 76`);
   const shapes = [
-    ["var(--refused)", 0.55, columns(up, step => 44 - up * step.path.length, step => step.nodes.length - 1 - step.path.length)],
-    ["var(--stood)", 1, columns(up, () => 44, step => step.path.length)],
+    ["var(--refused)", 0.55, columns(up, step => 44 - up * step.stood, step => step.guessed - step.stood)],
+    ["var(--stood)", 1, columns(up, () => 44, step => step.stood)],
   ];
   const below = new Map(steps.map(step => [step, 76]));
   const scale = step => 28 / Math.max(slowest, total(step));
@@ -138,7 +137,7 @@ function go(i, scroll = true) {
   reachable(now, 0);
   strip.querySelector(".cursor").setAttribute("x", now);
   strip.setAttribute("aria-valuenow", now + 1);
-  where.textContent = `step ${now + 1} of ${steps.length}, token ${steps[now].at}`;
+  where.textContent = `step ${now + 1} of ${steps.length}, ${places(spans[now])}`;
   if (!scroll) return;
   const bar = document.getElementById("bar");
   const covered = getComputedStyle(bar).position === "sticky" ? bar.offsetHeight : 0;
