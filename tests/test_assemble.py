@@ -300,7 +300,7 @@ def test_132_an_empty_prompt_starts_from_the_beginning_of_text_or_is_refused(tmp
     for bos in (True, False):
         folder = bos_folder(tmp_path / str(bos), bos, template)
         with forerun.load(folder, f"model:path={folder}") as engine:
-            bad = [[], [[]], engine.chat([]), engine.chat("")] + ([] if bos else [""])
+            bad = [[], [[]], engine.chat("")] + ([] if bos else [""])
             for prompt in bad:
                 with pytest.raises(SpecError, match=r"empty|vocabulary"):
                     engine.generate(prompt)
@@ -455,3 +455,14 @@ def test_several_engines_stand_on_one_model_in_turn(models):
     shared = engine_over(base, "skip:layers=1,depth=1", engines[2].parts.drafter)
     assert shared.parts.drafter is engines[2].parts.drafter
     assert shared.generate(prompt, max_tokens=12).token_ids == alone
+
+
+@pytest.mark.parametrize("drafter", ["none", "ngram:min=1"])
+@pytest.mark.parametrize("stop", ["<|im_start|>", ["x", "<|endoftext|>"]])
+def test_206_a_stop_text_that_is_a_control_token_ends_the_answer(models, drafter, stop):
+    id = 258 if stop == "<|im_start|>" else 257
+    with forerun.load(str(models["folder"]), drafter) as engine:
+        result = engine.generate("abab", stop=stop, logit_bias={id: 100.0}, max_tokens=5)
+        assert (result.token_ids, result.text, result.finish_reason) == ([id], "", "stop")
+        with pytest.raises(SpecError, match="holds the control token"):
+            engine.generate("ab", stop="\n<|im_start|>", max_tokens=5)

@@ -113,7 +113,7 @@ def foundation(config: Config) -> Foundation:
     model = opened(config.model, choice)
     words = model.words
     target = model.target(vocab_size=words.size, kv_tokens=config.kv_tokens, max_len=config.max_len, reuse=config.reuse)
-    return Foundation(config, target, words, model.eos_ids | words.tokenizer.eos_ids, model.vocabulary)
+    return Foundation(config, target, words, model.eos_ids | words.end_ids, model.vocabulary)
 
 
 def engine_over(base: Foundation, drafter: str, made: Drafter | None = None) -> Engine:

@@ -1,3 +1,5 @@
+import subprocess
+import sys
 import time
 
 import pytest
@@ -89,3 +91,67 @@ def test_runaway_templates_end_soon(chat, template):
     with pytest.raises(SpecError):
         chat(template)
     assert time.perf_counter() - start < 5
+
+
+_NEST = "{% set l = [[[['x'] * 1000] * 1000] * 1000] * 1000 %}"
+_GROW = "{% set n = namespace(l=[]) %}{% set b = 'x' * 10000000 %}{% for i in range(9999) %}{% set n.l = n.l + [BIG] %}"
+LARGE = [
+    "{{ (['x' * 1000000] * 100000) | join }}",
+    "{{ ','.join(['x' * 1000000] * 100000) }}",
+    "{{ (('x' * 1000, 'y') * 100000) | join(',') }}",
+    "{{ range(250000) | map('string') | map('center', 1000) | list }}",
+    *(_NEST + rest for rest in (
+        "{{ l }}", "{{ l | tojson }}", "{{ l | string | length }}", "{{ l | join }}", "{{ l ~ 'x' }}", "{{ '%s' % l }}",
+        "{{ '%s' | format(l) }}", "{{ '{}'.format(l) }}", "{{ l | replace('x', 'y') }}", "{{ l | upper }}",
+    )),
+    "{% set n = namespace(l=['x']) %}{% for i in range(60) %}{% set n.l = [n.l, n.l] %}{% endfor %}{{ n.l | tojson }}",
+    *(_GROW.replace("BIG", big) + "{% endfor %}" for big in (
+        "'x' * 10000000", "b[i:]", "b.replace('x', 'y')", "b | replace('x', 'y')", "b ~ i", "[1] * 200000", "b.title()",
+    )),
+    "{% set b = 'x' * 10000000 %}{% set c %}{% for i in range(100000) %}{{ b }}{% endfor %}{% endset %}",
+    "{% macro m() %}{% for i in range(100000) %}{{ 'x' * 1000000 }}{% endfor %}{% endmacro %}{{ m() }}",
+    "{{ ('x ' * 8000000).split() | length }}",
+    "{{ ('x' * 16000000) | batch(1) | list | length }}",
+    "{{ 'x' | slice(16000000) | list | length }}",
+    "{{ ('x\n' * 1000000) | indent('y' * 1000000) }}",
+    "{{ (1).to_bytes(1000000000, 'big') }}",
+    "{{ '%9999999d%9999999d%9999999d' % (1, 2, 3) }}",
+    "{{ '{0:{1}}'.format('x', '1000000000') }}",
+    "{{ '{0}{0}{0}{0}'.format('x' * 10000000) }}",
+    "{{ '%.1000000000f' % 1.5 }}{{ 1.5 | round(1000000000, 'ceil') }}",
+    "{{ ([[1] * 100000] * 1000) | sum(start=[]) | length }}",
+    "{{ {}.fromkeys(range(10000000)) | length }}",
+    "{% filter center(1000000000) %}x{% endfilter %}",
+]  # fmt: skip
+_PROGRAM = """
+import resource, sys
+from forerun.core.errors import SpecError
+from forerun.text.sandbox import Sandbox
+from jinja2 import TemplateError
+sandbox = Sandbox()
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+for template in eval(sys.stdin.read()):
+    try:
+        sandbox.run(template, {})
+    except (TemplateError, MemoryError) as error:
+        assert not isinstance(error, MemoryError), template
+    else:
+        raise AssertionError(template)
+    grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024
+    assert grown < 400, (grown, template)
+"""
+
+
+def test_265_what_a_template_makes_is_bounded_before_it_is_made():
+    done = subprocess.run(
+        [sys.executable, "-c", _PROGRAM], input=repr(LARGE), capture_output=True, text=True, check=False, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    assert len(LARGE) > 30
+
+
+def test_265_what_conversations_need_is_not_refused(chat):
+    long = {"role": "user", "content": "a line\n" * 100_000}
+    told = chat("{% for m in messages %}{{ m.content | trim }}{{ m.content[:4] }}{% endfor %}", [long] * 4)
+    assert len(told) == 4 * (700_000 - 1 + 4)
+    assert chat("{{ messages[0].content.split('\n') | length }}", [long]) == "100001"

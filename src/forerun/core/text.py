@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 
 class Words(Protocol):
@@ -19,18 +19,24 @@ class Words(Protocol):
         """Whether it knows how the model wants conversations told."""
         ...
 
-    def encode(self, text: str, *, bos: bool) -> list[int]: ...
+    def encode(self, text: str, *, bos: bool, parse_special: bool = True) -> list[int]:
+        """Token ids of a text; names of control tokens in it are those tokens if `parse_special`, else text."""
+        ...
 
     def decode(self, ids: Sequence[int]) -> str: ...
 
     def token_bytes(self, id: int) -> bytes: ...
 
-    def chat(self, messages: Sequence[Mapping[str, object]]) -> list[int]:
-        """Token ids of a conversation up to the assistant's turn."""
+    def chat(self, messages: Sequence[Mapping[str, object]], **options: Any) -> list[int]:
+        """Token ids of a conversation up to the assistant's answer."""
         ...
 
-    def listen(self, stops: tuple[str, ...]) -> Listener:
-        """An incremental decoder for one answer."""
+    def stop_ids(self, text: str) -> frozenset[int]:
+        """Tokens that are this stop text and that no text shows; SpecError if they are only a part of it."""
+        ...
+
+    def listen(self, stops: tuple[str, ...], prompt: Sequence[int] = ()) -> Listener:
+        """An incremental decoder for one answer to `prompt`."""
         ...
 
 

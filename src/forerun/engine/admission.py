@@ -33,6 +33,9 @@ def admit(
     _check_ids(params.stop_token_ids, spec.vocab_size, "stop_token_ids")
     if params.stop and words is None:
         raise SpecError("stop texts need a tokenizer, which this engine has not; use stop_token_ids")
+    if params.stop and words is not None:
+        hidden = frozenset[int]().union(*map(words.stop_ids, params.stop))
+        params = replace(params, stop_token_ids=params.stop_token_ids | hidden)
     if isinstance(params.prediction, str):
         params = replace(params, prediction=tuple(_encode(params.prediction, words, bos=False, what="prediction")))
     if parts.verify.greedy_only and not params.greedy:

@@ -79,13 +79,25 @@ class Engine:
         """Whether conversations can be told to the model in its own way."""
         return self.words is not None and self.words.has_template
 
-    def chat(self, messages: Messages) -> list[int]:
-        """Token ids of a conversation (or of one user's text) through the model's chat template."""
+    def chat(self, messages: Messages, **options: Any) -> list[int]:
+        """Token ids of a conversation (or of one user's text) through the model's chat template, up to the assistant's
+        answer; if the last message is the assistant's, the answer goes on from its end.
+
+        Options: `tools`, `documents`, `chat_template_kwargs` (or its names one by one: `enable_thinking=False`),
+        `continue_final_message`, `add_generation_prompt`, and `parse_special`: names of control tokens in messages are
+        those tokens, and not text.
+        """
         if self.words is None:
             raise SpecError("this engine has no tokenizer, so it has no chat template either: give it token ids")
         if isinstance(messages, str):
             messages = [{"role": "user", "content": messages}]
-        return self.words.chat(messages)
+        return self.words.chat(messages, **options)
+
+    def encode(self, text: str, *, parse_special: bool = True) -> list[int]:
+        """Token ids of a raw prompt, as `add` makes them; names of control tokens are text without `parse_special`."""
+        if self.words is None:
+            raise SpecError("this engine has no tokenizer: give it token ids")
+        return self.words.encode(text, bos=True, parse_special=parse_special)
 
     def add(self, prompt: Prompt, params: SamplingParams | None = None, **changes: object) -> int:
         """Queue a request and return its id; it runs as `step` is called.
@@ -102,7 +114,7 @@ class Engine:
         return request
 
     def _seq(self, request: int, index: int, ids: list[int], params: SamplingParams) -> Seq:
-        ear = self.words.listen(params.stop) if self.words else None
+        ear = self.words.listen(params.stop, ids) if self.words else None
         max_len = self.parts.target.spec.max_len
         seq = Seq(request, ids, params, max_len, self._eos_ids, index, ear)
         seq.stats.added_s = perf_counter()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from forerun.control.fixed import Fixed
 from forerun.core.errors import SpecError
@@ -91,7 +92,7 @@ class Letters:
     def strip_space(self) -> bool:
         return False
 
-    def encode(self, text: str, *, bos: bool) -> list[int]:
+    def encode(self, text: str, *, bos: bool, parse_special: bool = True) -> list[int]:
         """Greedy longest match over the pieces."""
         data, ids = text.encode(), list[int]()
         while data:
@@ -110,10 +111,14 @@ class Letters:
         """Text of token ids."""
         return b"".join(map(self.token_bytes, ids)).decode("utf-8", "replace")
 
-    def chat(self, messages: Sequence[Mapping[str, object]]) -> list[int]:
+    def chat(self, messages: Sequence[Mapping[str, object]], **options: Any) -> list[int]:
         """There is no template."""
         raise SpecError("these letters have no chat template")
 
-    def listen(self, stops: tuple[str, ...]) -> TextStream:
+    def stop_ids(self, text: str) -> frozenset[int]:
+        """Its special tokens have no names."""
+        return frozenset()
+
+    def listen(self, stops: tuple[str, ...], prompt: Sequence[int] = ()) -> TextStream:
         """An incremental decoder."""
         return TextStream(self, stops)

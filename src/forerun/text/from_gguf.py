@@ -15,7 +15,7 @@ from forerun.core.errors import LoadError
 from forerun.text import pretokenizers
 from forerun.text.pieces import from_byte_level, from_sentencepiece, literal
 from forerun.text.spm import merges_by_score
-from forerun.text.tokenizer import Settings, Tokenizer, shield
+from forerun.text.tokenizer import CONTROL, Settings, Tokenizer, shield
 
 _NORMAL, _UNKNOWN, _CONTROL, _USER, _UNUSED, _BYTE = 1, 2, 3, 4, 5, 6
 _ROLES = {"bos": "bos", "eos": "eos", "unk": "unknown", "pad": "padding"}
@@ -33,6 +33,9 @@ def from_gguf(metadata: Mapping[str, object]) -> Tokenizer:
     types = _column(metadata, kind, "token_type", int, len(tokens), required=False) or [_NORMAL] * len(tokens)
     while tokens and types[len(tokens) - 1] == _UNUSED:
         tokens.pop()
+    types = [
+        _CONTROL if t == _NORMAL and CONTROL.fullmatch(tokens[i]) else t for i, t in enumerate(types[: len(tokens)])
+    ]
     ids = {role: _id(metadata, key, len(tokens)) for role, key in _ROLES.items()}
     specials = {f"{role}_token": tokens[i] for role, i in ids.items() if i is not None}
     special = {i: t for i, t in enumerate(tokens) if types[i] in (_CONTROL, _UNKNOWN)}

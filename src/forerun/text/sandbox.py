@@ -1,13 +1,17 @@
-"""A Jinja sandbox that also bounds work and size.
+"""A Jinja sandbox that also bounds work and memory.
 
 Jinja's own sandbox keeps templates away from Python's insides but lets them loop for ever or build any
-string. Here every loop turn and every call costs steps of a budget, and the operators, methods and filters
-that make large texts out of small ones are measured first.
+text. Here every loop turn and every call costs steps of a budget, everything made costs bytes of another, and what
+makes large things out of small ones (operators, methods, filters, writing a list down) is measured before it is done.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from functools import lru_cache
+from itertools import islice
 from typing import Any
 
 from jinja2 import Template, TemplateError, nodes
@@ -15,23 +19,46 @@ from jinja2.compiler import CodeGenerator, Frame
 from jinja2.runtime import Context
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-MOST_STEPS = 1_000_000  # of one rendering: a loop turn is one step, a call _CALL steps
+from forerun.text import sizes
+from forerun.text.sizes import bounded, few, text_size
+
+MOST_STEPS = 1_000_000  # of one rendering: a loop turn is one step, a call or a filter _CALL steps
+MOST_BYTES = 128 << 20  # of everything made in one rendering
 _CALL = 10
-MOST_CHARS = 16_000_000  # of any text made on the way, and of the result
-_steps: ContextVar[list[int]] = ContextVar("steps")
-_SIZED = ("center", "indent", "wordwrap", "batch", "slice", "format", "replace", "join")
+_ITEM = 56  # bytes of a list's item, beside its place in the list
+_NEEDLESS = ("filesizeformat", "pprint", "random", "urlize", "wordwrap", "xmlattr")  # filters no prompt is made with
+
+
+@dataclass(slots=True)
+class _Budget:
+    """What is left of a rendering."""
+
+    steps: int = MOST_STEPS
+    bytes: int = MOST_BYTES
+
+
+_budget: ContextVar[_Budget] = ContextVar("budget")
 
 
 class _Generator(CodeGenerator):
-    """Counts loop turns and watches `~`, which the sandbox cannot intercept."""
+    """Counts loop turns and watches `~` and slices, which the sandbox cannot intercept."""
 
     def visit_For(self, node: nodes.For, frame: Frame) -> None:
         node.iter = nodes.Call(nodes.EnvironmentAttribute("counted"), [node.iter], [], None, None)
         super().visit_For(node, frame)
 
     def visit_Concat(self, node: nodes.Concat, frame: Frame) -> None:
-        self.write("environment.joined((")
-        for part in node.nodes:
+        self._call("joined", node.nodes, frame)
+
+    def visit_Getitem(self, node: nodes.Getitem, frame: Frame) -> None:
+        if not isinstance(node.arg, nodes.Slice):
+            return super().visit_Getitem(node, frame)
+        ends = (node.arg.start, node.arg.stop, node.arg.step)
+        self._call("sliced", [node.node, *(end or nodes.Const(None) for end in ends)], frame)
+
+    def _call(self, method: str, parts: Iterable[nodes.Node], frame: Frame) -> None:
+        self.write(f"environment.{method}((")
+        for part in parts:
             self.visit(part, frame)
             self.write(", ")
         self.write("))")
@@ -44,27 +71,42 @@ class Sandbox(ImmutableSandboxedEnvironment):
     intercepted_binops = frozenset({"*", "**", "+", "%"})
 
     def __init__(self, **options: Any) -> None:
-        super().__init__(**options)
+        super().__init__(finalize=_written, **options)
         self.globals["range"] = _range
         self.globals.pop("lipsum", None)
-        for name in _SIZED:
-            self.filters[name] = _guarded(name, self.filters[name])
+        for name in _NEEDLESS:
+            self.filters.pop(name, None)
+        for name, function in self.filters.items():
+            self.filters[name] = guarded(name, function)
         self.compiled = lru_cache(maxsize=64)(self.from_string)
+
+    @contextmanager
+    def budget(self) -> Iterator[None]:
+        """The block in which a template is read or rendered: constants are worked out while it is compiled."""
+        token = _budget.set(_Budget())
+        try:
+            yield
+        finally:
+            _budget.reset(token)
 
     def run(self, source: str, names: Mapping[str, object]) -> str:
         """Render; TemplateError when a bound is reached, whatever the template raises otherwise."""
-        token = _steps.set([MOST_STEPS])
-        try:
+        with self.budget():
             template: Template = self.compiled(source)
             parts: list[str] = []
             size = 0
             for part in template.generate(names):
                 size += len(part)
-                _bounded(size)
+                bounded(size)
                 parts.append(part)
             return "".join(parts)
-        finally:
-            _steps.reset(token)
+
+    @staticmethod
+    def concat(parts: Iterable[str]) -> str:
+        """The text of a block or a macro."""
+        texts = list(parts)
+        bounded(sum(map(len, texts)))
+        return str(_made("".join(texts)))
 
     def counted(self, items: Iterable[Any]) -> Iterator[Any]:
         """The items, one step each."""
@@ -74,101 +116,95 @@ class Sandbox(ImmutableSandboxedEnvironment):
 
     def joined(self, parts: tuple[Any, ...]) -> str:
         """Jinja's `~`."""
-        texts = [str(part) for part in parts]
-        _bounded(sum(map(len, texts)))
-        return "".join(texts)
+        bounded(sum(map(text_size, parts)))
+        return str(_made("".join(str(_written(part)) for part in parts)))
+
+    def sliced(self, parts: tuple[Any, ...]) -> Any:
+        """`value[start:stop:step]`."""
+        value, *ends = parts
+        return _made(value[slice(*ends)])
 
     def call(__self, __context: Context, __obj: Any, *args: Any, **kwargs: Any) -> Any:
         """Every call a template makes."""
         _spend(_CALL)
         method = getattr(__obj, "__wrapped__", __obj)  # the sandbox hands out str.format in a wrapper
         owner = getattr(method, "__self__", None)
-        if isinstance(owner, str | bytes):
-            _foresee(method.__name__, owner, [*args, *kwargs.values()])
-        return _checked(super().call(__context, __obj, *args, **kwargs))
+        if isinstance(owner, str | bytes | int | float):
+            args = tuple(_listed(arg) for arg in args)
+            sizes.foresee(method.__name__, owner, [*args, *kwargs.values()])
+        return _made(super().call(__context, __obj, *args, **kwargs), (owner, *args))
 
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
-        """Every `*`, `**`, `+` and `%` a template makes, refused before it grows too large."""
-        if operator == "*":
-            _bounded(max(_length(left) * _magnitude(right), _length(right) * _magnitude(left)))
-        elif operator == "**":
-            _bounded(_magnitude(left).bit_length() * _magnitude(right))
-        elif operator == "%" and isinstance(left, str) and "*" not in left:
-            _bounded(_widest(left))
-        elif operator == "%" and isinstance(left, str):
-            raise TemplateError("the template formats with a width taken from an argument: not allowed")
-        return _checked(super().call_binop(context, operator, left, right))
+        """Every `*`, `**`, `+` and `%` a template makes, refused before it grows; None beside a text is nothing."""
+        if operator == "+" and (isinstance(left, str) or isinstance(right, str)):
+            left, right = _written(left), _written(right)
+        sizes.foresee_operator(operator, left, right)
+        return _made(super().call_binop(context, operator, left, right), (left, right))
 
 
 def _range(*bounds: int) -> range:
     made = range(*bounds)
-    if len(made) > MOST_STEPS:
-        raise TemplateError(f"the template asks for a range of {len(made)} (allowed: {MOST_STEPS})")
+    few(len(made))
     return made
 
 
 def _spend(count: int) -> None:
-    left = _steps.get()
-    left[0] -= count
-    if left[0] < 0:
+    left = _budget.get()
+    left.steps -= count
+    if left.steps < 0:
         raise TemplateError(f"the template runs over {MOST_STEPS} steps: it does not seem to end")
 
 
-def _bounded(size: int) -> None:
-    if size > MOST_CHARS:
-        raise TemplateError(f"the template makes over {MOST_CHARS} characters: it does not seem to end")
-
-
-def _length(value: Any) -> int:
-    return len(value) if isinstance(value, str | bytes | list | tuple) else 0
-
-
-def _magnitude(value: Any) -> int:
-    return abs(value) if isinstance(value, int) else 0
-
-
-def _checked(value: Any) -> Any:
-    _bounded(_length(value))
-    if isinstance(value, int):
-        _bounded(value.bit_length())
+def _made(value: Any, given: tuple[Any, ...] = ()) -> Any:
+    """Something new, booked with its size; what was given before costs nothing again."""
+    if isinstance(value, str | bytes):
+        bounded(len(value))
+    elif isinstance(value, list | tuple | dict | set | frozenset):
+        few(len(value))
+    elif isinstance(value, int):
+        sizes.short(value.bit_length())
+    else:
+        return value
+    if not any(value is one for one in given):
+        left = _budget.get()
+        left.bytes -= sys.getsizeof(value) + (_ITEM * len(value) if isinstance(value, list | tuple | dict) else 0)
+        if left.bytes < 0:
+            raise TemplateError(f"the template makes over {MOST_BYTES >> 20} MB: it does not seem to end")
     return value
 
 
-def _widest(form: str) -> int:
-    """The largest number written in a format string: an upper bound of any width it asks for."""
-    digits = "".join(c if c.isdigit() else " " for c in form).split()
-    return max((int(d) if len(d) < 12 else MOST_CHARS + 1 for d in digits), default=0)
+def _written(value: Any) -> Any:
+    """What is about to stand in the prompt: None is nothing, and a long list is refused before it is a text."""
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        bounded(text_size(value))
+    return value
 
 
-def _foresee(method: str, owner: Any, args: list[Any]) -> None:
-    """Refuse a call on a text (or the filter of the same name) whose result would be too large."""
-    widest = max(map(_magnitude, args), default=0)
-    if method in ("translate", "maketrans"):
-        raise TemplateError(f"the template calls {method}(): not allowed")
-    if method == "replace" and len(args) >= 2:
-        _bounded(str(owner).count(str(args[0])) * len(str(args[1])))
-    elif method == "join" and args:
-        _bounded(_length(owner) * _length(args[0]))
-    elif method in ("expandtabs", "indent"):
-        _bounded(_length(owner) * widest)
-    elif method in ("format", "format_map"):
-        _bounded((str(owner).count("{") + str(owner).count("%")) * max(_widest(str(owner)), widest))
-    else:
-        _bounded(widest)
+def _listed(value: Any) -> Any:
+    """A list for an iterator, so that it can be measured and then used."""
+    if not isinstance(value, Iterator):
+        return value
+    items = list(islice(value, sizes.MOST_ITEMS + 1))
+    few(len(items))
+    return items
 
 
-def _guarded(name: str, function: Any) -> Any:
-    """A filter that is measured like the method of the same name; Jinja hands some filters a context first."""
+def guarded(name: str, function: Callable[..., Any]) -> Any:
+    """A filter that is measured before it runs; Jinja hands some filters a context first."""
     passes = getattr(function, "jinja_pass_arg", None)
+    skip = 1 if passes else 0
 
-    def bounded(*args: Any, **kwargs: Any) -> Any:
-        values = [*args[1 if passes else 0 :], *kwargs.values()]
-        if name == "join" and len(values) > 1:
-            _foresee(name, str(values[1]), values[:1])
-        elif values and name != "join":
-            _foresee(name, values[0], values[1:])
-        return _checked(function(*args, **kwargs))
+    def measured(*args: Any, **kwargs: Any) -> Any:
+        _spend(_CALL)
+        head, values = args[:skip], list(args[skip:])
+        if name in sizes.WALKS and values:
+            values[0] = _listed(values[0])
+        if values:
+            sizes.foresee_filter(name, values[0], [*values[1:], *kwargs.values()])
+        return _made(function(*head, *values, **kwargs), tuple(values))
 
     if passes:
-        vars(bounded)["jinja_pass_arg"] = passes
-    return bounded
+        vars(measured)["jinja_pass_arg"] = passes
+    return measured

@@ -28,12 +28,13 @@ class Pieces(Protocol):
 class TextStream:
     """Incremental text of one answer; the work per token is that of its new characters."""
 
-    def __init__(self, tokenizer: Pieces, stops: Sequence[str] = ()) -> None:
-        """`stops`: strings that end the answer; SpecError if one is empty."""
+    def __init__(self, tokenizer: Pieces, stops: Sequence[str] = (), *, lead: bool | None = None) -> None:
+        """`stops`: strings that end the answer; SpecError if one is empty. `lead`: whether a space at the beginning is
+        dropped; None is as for a text of its own, which nothing stands before."""
         self._tokenizer = tokenizer
         self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
         self._watches = [_Watch(stop) for stop in stops]
-        self._lead = tokenizer.strip_space
+        self._lead = tokenizer.strip_space if lead is None else lead
         self._parts: list[str] = []  # text that is certain
         self._sent = 0  # parts already taken
         self._held = ""  # a tail that may yet become a stop string

@@ -7,15 +7,21 @@ that is half a character has bytes to report. Special tokens have no bytes.
 
 import base64
 import hashlib
+import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from itertools import accumulate, pairwise
+from threading import Lock
 from typing import Any
 
 import tokenizers
 
 from forerun.core.errors import ForerunError, LoadError, SpecError
+from forerun.text.marks import marked, pattern, spare
+
+CONTROL = re.compile(r"<\|.+\|>|<｜.+｜>", re.S)  # tokens of this form are control tokens whatever their files say
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +59,15 @@ class Tokenizer:
         self._pieces = tuple(b"" if i in special else piece for i, piece in enumerate(pieces))
         self._settings = settings
         self.special: frozenset[int] = frozenset(special)
+        added = {i: entry.content for i, entry in backend.get_added_tokens_decoder().items()}
+        kept = {i: name for i, name in added.items() if i in special or CONTROL.fullmatch(name)}
+        self._control_ids = {name: i for i, name in {**self._names, **kept}.items() if name}
+        self.controls: frozenset[str] = frozenset(self._control_ids)
+        """Names of the control tokens: special ones, and those that look like them."""
+        self.added: re.Pattern[str] = pattern({*added.values(), *self.controls})
+        """Finds every added token in a text."""
+        self._marked: tuple[str, tokenizers.Tokenizer, dict[int, int]] | None = None
+        self._lock = Lock()
         self._fingerprint = _digest(self._identity(i) for i in range(self.size))
 
     def state(self) -> dict[str, Any]:
@@ -133,18 +148,57 @@ class Tokenizer:
         """16 hex digits over the bytes of all real ids (the names, for special ones)."""
         return self._fingerprint
 
-    def encode(self, text: str, *, bos: bool) -> list[int]:
+    def control_id(self, name: str) -> int | None:
+        """The id of a control token by its name."""
+        return self._control_ids.get(name)
+
+    def encode(self, text: str, *, bos: bool, mark: str | None = None) -> list[int]:
         """Ids of a text; special tokens written in it become their ids.
 
         `bos`: put the begin-of-text id first if this tokenizer wants one and the text has none. Rendered
-        chat templates are encoded with bos=False: they write their own. SpecError if it cannot be encoded.
+        chat templates are encoded with bos=False: they write their own. With a `mark`, names of
+        control tokens are text unless they carry it behind their first character. SpecError if it cannot be encoded.
         """
-        with shield(lambda why: SpecError(f"this text cannot be encoded ({why}); it must be valid Unicode")):
-            ids = self._backend.encode(text, add_special_tokens=False).ids
+        ids = self._ids(self._backend, text) if mark is None else self._marked_ids(text, mark)
         first = self.bos_id
         if bos and self._settings.add_bos and first is not None and ids[:1] != [first]:
             return [first, *ids]
-        return list(ids)
+        return ids
+
+    def encode_text(self, text: str, *, bos: bool) -> list[int]:
+        """Ids of a text in which nothing is a control token, whatever it holds."""
+        if not self.added.search(text):
+            return self.encode(text, bos=bos)
+        return self.encode(text, bos=bos, mark=spare(text)[0])
+
+    def _ids(self, backend: tokenizers.Tokenizer, text: str) -> list[int]:
+        with shield(lambda why: SpecError(f"this text cannot be encoded ({why}); it must be valid Unicode")):
+            return list(backend.encode(text, add_special_tokens=False).ids)
+
+    def _marked_ids(self, text: str, mark: str) -> list[int]:
+        """A second tokenizer, made when it is first needed, knows the control tokens by their marked names."""
+        with self._lock:
+            if self._marked is None or self._marked[0] != mark:
+                self._marked = (mark, *self._with_marks(mark))
+            _, backend, back = self._marked
+        ids = [back.get(i, i) for i in self._ids(backend, text)]
+        control = set(self._control_ids.values()) - {self.unk_id}
+        if sum(i in control for i in ids) > text.count(mark):
+            raise SpecError("this tokenizer cannot tell a control token's name in a text from the token: leave it out")
+        return ids
+
+    def _with_marks(self, mark: str) -> tuple[tokenizers.Tokenizer, dict[int, int]]:
+        """The backend with marked names, and its ids of added tokens to ours."""
+        state = json.loads(self._backend.to_str())
+        for entry in state["added_tokens"]:
+            if entry["content"] in self.controls:
+                entry["content"] = marked(entry["content"], mark)
+        backend = load_backend(json.dumps(state), "this tokenizer with marked control tokens")
+        back: dict[int, int] = {}
+        for i, entry in self._backend.get_added_tokens_decoder().items():
+            name = marked(entry.content, mark) if entry.content in self.controls else entry.content
+            back[int(backend.token_to_id(name) or 0)] = i
+        return backend, back
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text of these ids, special ones skipped; broken UTF-8 becomes U+FFFD."""
@@ -156,6 +210,18 @@ class Tokenizer:
     def token_bytes(self, token: int) -> bytes:
         """The raw bytes of one id; empty for special ids and for padding rows."""
         return self._pieces[token] if 0 <= token < len(self._pieces) else b""
+
+    def name(self, token: int) -> str:
+        """The name of a special token; empty for others."""
+        return self._names.get(token, "")
+
+    def shown(self, token: int) -> str:
+        """A token as prompts write it."""
+        return self.name(token) or self.token_bytes(token).decode("utf-8", errors="replace")
+
+    def spaced_after(self, name: str) -> bool:
+        """Whether this tokenizer writes a space of its own between a special token and the text behind it."""
+        return b"".join(map(self.token_bytes, self.encode(f"{name}a", bos=False))).startswith(b" ")
 
     def differences(self, other: "Tokenizer") -> str | None:
         """None if both give every real id the same bytes, else a sentence naming the first id that differs."""

@@ -11,13 +11,10 @@ import random
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 
-from forerun.core.errors import SpecError
 from forerun.engine.results import Choice
-from forerun.text.chat import render
 from forerun.text.words import TextWords
 from forerun.train.domains import Domain
 
-_MARK = "\u2063forerun\u2063"  # stands where a user's words go, to find the place in the template
 SHORTEST = 4  # tokens of a prompt or an answer that is kept
 
 
@@ -133,15 +130,7 @@ class Speaker:
 
     def _opening(self, messages: Sequence[dict[str, object]], opener: str) -> list[int]:
         """Ids of a conversation that stops inside the user's turn."""
-        tokenizer = self.words.tokenizer
-        ending: list[dict[str, object]] = [*messages, {"role": "user", "content": f"{opener}{_MARK}"}]
-        text, found, _ = render(tokenizer, ending, add_generation_prompt=False).rpartition(_MARK)
-        if not found:
-            raise SpecError(
-                "the chat template does not show the user's words as they are, so a prompt cannot be begun in them: "
-                "give prompts with --data"
-            )
-        return tokenizer.encode(text, bos=False)
+        return self.words.chat([*messages, {"role": "user", "content": opener}], continue_final_message=True)
 
 
 def _to_sentence_end(text: str, least: int) -> str:

@@ -119,8 +119,8 @@ class _Words:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._words, name)
 
-    def listen(self, stops: tuple[str, ...]) -> Ear:
-        return _Ear(self._words.listen(stops), self._tally)
+    def listen(self, stops: tuple[str, ...], prompt: Sequence[int] = ()) -> Ear:
+        return _Ear(self._words.listen(stops, prompt), self._tally)
 
 
 @dataclass(slots=True)

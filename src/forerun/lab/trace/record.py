@@ -61,7 +61,7 @@ def record(
         if ready:
             ready.answer([prompt], {**params, "min_tokens": 0, "max_tokens": _WARM})
     sample, notes = watched(arm, prompt, params)
-    story = told(notes.steps, bench.base.words, _stops(params.get("stop")))
+    story = told(notes.steps, bench.base.words, _stops(params.get("stop")), prompt)
     if "".join(piece for piece, *_ in story["words"]) != sample.texts[0]:
         raise BrokenInvariant("the trace's tokens do not join to the engine's text")
     verify = arm.engine.parts.verify

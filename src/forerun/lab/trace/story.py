@@ -49,9 +49,9 @@ class Tokens:
         return visible(self._specials.get(token, f"(token {token})"))
 
 
-def told(steps: Sequence[Seen], words: TextWords, stops: tuple[str, ...]) -> dict[str, Any]:
-    """All of `tokens`, `steps` and `words`; `stops` are the texts that end the answer."""
-    tokens, ear = Tokens(words), words.listen(stops)
+def told(steps: Sequence[Seen], words: TextWords, stops: tuple[str, ...], prompt: Sequence[int] = ()) -> dict[str, Any]:
+    """All of `tokens`, `steps` and `words`; `stops` are the texts that end the answer to `prompt`."""
+    tokens, ear = Tokens(words), words.listen(stops, prompt)
     spoken: list[list[Any]] = []
     for i, seen in enumerate(steps):
         trace = seen.step
