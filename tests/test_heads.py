@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import pytest
 import torch
 
@@ -15,7 +17,7 @@ from forerun.testing.heads import random_config, random_head
 from forerun.testing.tiny import Tiny, write_folder
 
 VOCAB, WIDTH = 264, 32
-RUNTIMES = ["torch", pytest.param("native", marks=pytest.mark.skipif(ext.extension() is None, reason="not compiled"))]
+RUNTIMES = {"torch": [], "native": [pytest.mark.skipif(ext.extension() is None, reason="not compiled")]}
 KINDS = ("eagle", "eagle3", "p-eagle", "mtp", "medusa")
 SIZES = {"intermediate_size": 40, "heads": 4, "kv_heads": 2, "head_dim": 8}
 PROMPTS = ["tell me about the sea", "1, 2, 3, 4", "to be or not to be, that is the question: to be or", "a"]
@@ -35,8 +37,21 @@ def folder_of(tmp_path, kind, draft_vocab=120, **changes):
     return tmp_path / kind
 
 
-@pytest.mark.parametrize("runtime", RUNTIMES)
-@pytest.mark.parametrize("kind", KINDS)
+def in_turn(names, cases):
+    """Each case on either runtime, tied and untied; in the smoke grid it is tied on the one and untied on the other."""
+    return pytest.mark.parametrize(
+        (*names, "runtime", "model"),
+        [
+            pytest.param(*case, runtime, tied, marks=[*needs, *([] if (i + j + tied) % 2 else [pytest.mark.full])])
+            for i, case in enumerate(cases)
+            for j, (runtime, needs) in enumerate(RUNTIMES.items())
+            for tied in (True, False)
+        ],
+        indirect=["model"],
+    )
+
+
+@in_turn(["kind"], product(KINDS))
 def test_the_text_is_plain_decoding_s(kind, runtime, model, tmp_path):
     options = {"runtime": runtime, "kv_tokens": 2048, "reuse": False}
     asks = [{"temperature": 0.0}, {"temperature": 0.9, "seed": 7}, {"temperature": 1.0, "top_p": 0.8, "seed": 8}]
@@ -53,9 +68,7 @@ def test_the_text_is_plain_decoding_s(kind, runtime, model, tmp_path):
             assert drafted > 0
 
 
-@pytest.mark.parametrize("runtime", RUNTIMES)
-@pytest.mark.parametrize("cascade", ["first_of", "mixed"])
-@pytest.mark.parametrize("kind", ["eagle3", "p-eagle"])
+@in_turn(["kind", "cascade"], product(["eagle3", "p-eagle"], ["first_of", "mixed"]))
 def test_a_lookup_and_a_head_in_one_request(runtime, cascade, kind, model, tmp_path):
     path = folder_of(tmp_path, kind)
     options = {"runtime": runtime, "kv_tokens": 2048, "reuse": False}
@@ -135,8 +148,7 @@ def told(result) -> tuple:
     return choice.token_ids, choice.stats.drafted, choice.stats.accepted, choice.stats.target_passes
 
 
-@pytest.mark.parametrize("runtime", RUNTIMES)
-@pytest.mark.parametrize("spec", [*KINDS, "mixed:of=ngram[min=1]+"])
+@in_turn(["spec"], product([*KINDS, "mixed:of=ngram[min=1]+"]))
 def test_a_second_turn_is_not_read_again(spec, runtime, model, tmp_path):
     """What heads made of a beginning is kept beside the target's memory of it, and drafts are those of a head that has
     read all. Three turns, others between them, and one that goes another way inside a shared block."""
@@ -168,7 +180,7 @@ def test_a_second_turn_is_not_read_again(spec, runtime, model, tmp_path):
         assert [told(turn) for turn in found[True]] == [told(turn) for turn in found[False]]
 
 
-@pytest.mark.parametrize("runtime", RUNTIMES)
+@in_turn([], [()])
 def test_texts_longer_than_memory_share_their_beginning_and_stay_right(runtime, model, tmp_path):
     """A text that outgrows the head's memory is read anew from its latest; what others share of it stays as it was."""
     path = folder_of(tmp_path, "eagle3")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import pytest
 import torch
 
@@ -80,13 +82,21 @@ def test_conformance_where_memory_is_short_or_a_window_wanted(kind, kv_tokens, w
     made._slots.pool.check_integrity()
 
 
-PLANS = [Plan(2), Plan(2, nodes=3, width=2), Plan(2, nodes=4, width=2, confidence=0.4), Plan(1, width=3)]
+PLANS = {
+    "chain": Plan(2),
+    "tree": Plan(2, nodes=3, width=2),
+    "confident": Plan(2, nodes=4, width=2, confidence=0.4),
+    "wide": Plan(1, width=3),
+}
 
 
-@pytest.mark.parametrize("law", ["sampled", "distinct"])
-@pytest.mark.parametrize("plan", PLANS, ids=["chain", "tree", "confident", "wide"])
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("draft_vocab", [None, 2])
+@pytest.mark.parametrize(
+    ("kind", "plan", "law", "draft_vocab"),
+    [
+        pytest.param(*case, marks=[] if (i + i // 2 + i // 4) % 2 == 0 else pytest.mark.full)
+        for i, case in enumerate(product(KINDS, PLANS, ("sampled", "distinct"), (None, 2)))
+    ],
+)
 def test_the_law_is_not_bent(kind, plan, law, draft_vocab):
     """Every outcome of every draw of a real network over three words, and the verdicts on them: exact to rounding."""
     target = ToyTarget(toy_law(), 3, layers=2)
@@ -100,7 +110,7 @@ def test_the_law_is_not_bent(kind, plan, law, draft_vocab):
         made.begin(seq)
         target.reserve(seq, 8)
         made.read(target.score([Item(seq, 0, 2)]))
-        grown = made.draft([seq], plan, noise).trees[0]
+        grown = made.draft([seq], PLANS[plan], noise).trees[0]
         made.end(seq)
         target.release(seq)
         return grown

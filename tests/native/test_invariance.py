@@ -7,6 +7,7 @@ of threads, must give the same bits, for every weight format, memory format and 
 from __future__ import annotations
 
 import random
+from itertools import product
 
 import numpy as np
 import pytest
@@ -18,9 +19,19 @@ from nets import KVS, Bench, Feed, Packed, config, here
 FORMATS = _ext.FORMATS
 GRID = [(isa, format, KVS[(i + j) % 3]) for i, isa in enumerate(here()) for j, format in enumerate(FORMATS)]
 REST = [(isa, format, kv) for isa in here() for format in FORMATS for kv in KVS if (isa, format, kv) not in GRID]
+THREADS = (1, 2, 3)
 
 
-@pytest.fixture(params=[1, 2, 3])
+def in_turn(cases):
+    """All cases with every number of threads; in the smoke grid a case has one number, and they take turns."""
+    return [
+        pytest.param(*case, threads, marks=[] if (i + i // 3) % 3 == j else pytest.mark.full)
+        for i, case in enumerate(cases)
+        for j, threads in enumerate(THREADS)
+    ]
+
+
+@pytest.fixture
 def threads(request):
     before = _ext.threads()
     _ext.set_threads(request.param)
@@ -41,15 +52,20 @@ def bench_for(isa, format, kv, seed, **changes):
 
 
 @pytest.mark.parametrize(
-    ("isa", "format", "kv"), [*GRID, *(pytest.param(*case, marks=pytest.mark.full) for case in REST)]
+    ("isa", "format", "kv", "threads"),
+    [*in_turn(GRID), *(pytest.param(*case, threads, marks=pytest.mark.full) for case in REST for threads in THREADS)],
+    indirect=["threads"],
 )
 def test_rows_have_the_bits_of_plain_decoding(isa, format, kv, threads):
     for seed in range(3):
         decode(bench_for(isa, format, kv, seed), random.Random(seed))
 
 
-@pytest.mark.parametrize("isa", here())
-@pytest.mark.parametrize(("head_dim", "heads", "kv_heads"), [(64, 9, 3), (128, 4, 4), (64, 24, 1)])
+@pytest.mark.parametrize(
+    ("isa", "head_dim", "heads", "kv_heads", "threads"),
+    in_turn((isa, *shape) for isa in here() for shape in ((64, 9, 3), (128, 4, 4), (64, 24, 1))),
+    indirect=["threads"],
+)
 def test_heads_that_fill_a_tile_have_the_bits_of_plain_decoding(isa, head_dim, heads, kv_heads, threads):
     """AMX has attention of its own for heads of 64 and 128, and a group of more than 16 heads is cut into units."""
     shape = {"head_dim": head_dim, "heads": heads, "kv_heads": kv_heads, "layers": 2, "windows": (None, 21)}
@@ -96,8 +112,7 @@ def test_instruction_sets_agree(format, head_dim):
         assert float(np.abs(found - reference).std()) < 0.01 * float(reference.std()), isa
 
 
-@pytest.mark.parametrize("format", FORMATS)
-@pytest.mark.parametrize("kv", KVS)
+@pytest.mark.parametrize(("format", "kv", "threads"), in_turn(product(FORMATS, KVS)), indirect=["threads"])
 def test_a_tree_grown_level_by_level_has_the_bits_of_one_fed_at_once(format, kv, threads):
     draw = random.Random(1)
     bench = bench_for(here()[0], format, kv, 1)
@@ -110,8 +125,7 @@ def test_a_tree_grown_level_by_level_has_the_bits_of_one_fed_at_once(format, kv,
         bench.check([part], rows, best, [before])
 
 
-@pytest.mark.parametrize("isa", here())
-@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize(("isa", "format", "threads"), in_turn(product(here(), FORMATS)), indirect=["threads"])
 def test_a_prompt_read_in_any_pieces_leaves_the_same_memory_and_states(isa, format, threads):
     """Tapped states of every token, and the rows after 300 of them, whatever the chunks were."""
     draw = random.Random(2)
@@ -132,7 +146,7 @@ def test_a_prompt_read_in_any_pieces_leaves_the_same_memory_and_states(isa, form
     assert [x[1:] == told[0][1:] for x in told] == [True] * len(told), "rows after it"
 
 
-@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize(("format", "threads"), in_turn(product(FORMATS)), indirect=["threads"])
 def test_a_batch_has_the_bits_of_its_members_alone(format, threads):
     draw = random.Random(3)
     bench = bench_for(here()[0], format, "int8", 3)
@@ -147,6 +161,7 @@ def test_a_batch_has_the_bits_of_its_members_alone(format, threads):
                 bench.commit(feed, [0])
 
 
+@pytest.mark.parametrize("threads", THREADS, indirect=True)
 def test_where_blocks_lie_changes_nothing(threads):
     bench = bench_for(here()[0], "bf16", "bf16", 4)
     tokens = [(7 * i) % bench.config.vocab_size for i in range(60)]

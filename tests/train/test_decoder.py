@@ -10,7 +10,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from safetensors.torch import load_file, save_file
-from tiny_corpus import begun, fill, tiny_target
+from tiny_corpus import ENDS, begun, fill, tiny_target
 
 from forerun.models.config import ModelConfig
 from forerun.testing.heads import random_config, random_head
@@ -41,9 +41,8 @@ def with_biases(path):
 )
 def test_states_are_those_of_serving(family, extra, tmp_path):
     """The corpus's last tap is the final norm's output of every token but the last."""
-    folder = write_folder(
-        tmp_path / "target", Tiny(family, hidden=32, layers=2, max_len=512, sharpness=2.0, tied=False, extra=extra)
-    )
+    sizes = {"hidden": 32, "layers": 2, "max_len": 512, "sharpness": 2.0}
+    folder = write_folder(tmp_path / "target", Tiny(family, **sizes, tied=False, extra=ENDS | extra))
     if extra is BIASED:
         with_biases(folder / "model.safetensors")
     base = tiny_target(folder)
@@ -69,7 +68,8 @@ def test_padding_changes_nothing_before_it(tiny_folder):
 @pytest.fixture(scope="module")
 def deep(tmp_path_factory):
     folder = tmp_path_factory.mktemp("deep")
-    write_folder(folder / "target", Tiny("llama", hidden=32, layers=6, inner=80, max_len=512, sharpness=2.0))
+    sizes = {"hidden": 32, "layers": 6, "inner": 80, "max_len": 512, "sharpness": 2.0}
+    write_folder(folder / "target", Tiny("llama", **sizes, extra=ENDS))
     base = tiny_target(folder / "target")
     return open_checkpoint(folder / "target"), fill(begun(folder / "corpus", base, (0, 1, 6)), base, 900)
 

@@ -65,8 +65,14 @@ def test_chain_of_three(name, seed):
     assert found.deviation < 1e-12
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
-@pytest.mark.parametrize(("name", "law"), TREE)
+@pytest.mark.parametrize(
+    ("name", "law", "seed"),
+    [
+        pytest.param(*pair, seed, marks=[] if i % 3 == seed - 1 else pytest.mark.full)
+        for i, pair in enumerate(TREE)
+        for seed in (1, 2, 3)
+    ],
+)
 def test_tree_of_two_by_two(name, law, seed):
     found = Lang(seed).measure(name, law, 2, 2)
     assert found.accepted == pytest.approx(TREE[name, law][seed - 1], abs=1e-6)

@@ -95,14 +95,14 @@ def converse(
 
 
 def _told(one: _Running, talk: Talk | None, witness: Witness) -> tuple[int, Sample | None, str]:
-    states = witness.take(one.kept) if one.kept is not None else None
+    states = witness.take(one.kept, talk.tokens if talk else ()) if one.kept is not None else None
     if talk is None or states is None:
         return one.number, None, ""
     tokens = torch.tensor(talk.tokens, dtype=torch.int32)
     answered = torch.zeros(len(tokens), dtype=torch.bool)
     for start, stop in talk.spans:
         answered[start:stop] = True
-    keep = before_looping(talk.tokens, talk.spans[-1][0])
+    keep = min(before_looping(talk.tokens, talk.spans[-1][0]), len(states) + 1)
     return (
         one.number,
         Sample(one.number, talk.domain, talk.greedy, tokens[:keep], answered[:keep], states[: keep - 1]),

@@ -87,9 +87,11 @@ class Witness:
             if parts:
                 self._done[seq.id] = _Seen(list(seq.tokens), torch.cat(parts))
 
-    def take(self, request: int) -> Tensor:
-        """States [n, taps * E] of all tokens of an ended request but its last, which are then forgotten."""
-        return self._done.pop(request).states
+    def take(self, request: int, tokens: Sequence[int]) -> Tensor:
+        """States [n, taps * E] of an ended request, which is then forgotten: of all `tokens` but their last, or of as
+        many as it read so. An answer that was told again in a later turn may have other ids than it was said in."""
+        done = self._done.pop(request)
+        return done.states[: done.shared(tokens[:-1])]
 
     def drop(self, request: int) -> None:
         """Forget an ended request."""
