@@ -114,17 +114,20 @@ def test_291_bfloat16_says_what_float32_says_where_that_is_sure(exact, runtime):
     assert found[0][1] - found[1][1] == pytest.approx(wanted[0][1] - wanted[1][1], abs=0.5)
 
 
-def test_every_chosen_draft_gives_plain_decoding_s_text(plain):
+@pytest.mark.parametrize(
+    ("drafter", "least"),
+    [("ngram", 30), ("suffix:width=2,nodes=10,factor=2", 30), ("skip:layers=6", 1), ("prediction", 50)],
+)
+def test_every_chosen_draft_gives_plain_decoding_s_text(plain, drafter, least):
     base, prompts, answers = plain
     accepted = 0
-    for drafter in ("ngram", "suffix:width=2,nodes=10,factor=2", "skip:layers=6", "prediction"):
-        with engine_over(base, drafter) as engine:
-            for name, params in PARAMS.items():
-                said = engine.words.decode(answers[name][0])
-                results = engine.generate_batch(prompts, max_tokens=32, **params, prediction=said)
-                assert [result.token_ids for result in results] == answers[name], (drafter, name)
-                accepted += results[0].stats.accepted
-    assert accepted > 50
+    with engine_over(base, drafter) as engine:
+        for name, params in PARAMS.items():
+            said = engine.words.decode(answers[name][0])
+            results = engine.generate_batch(prompts, max_tokens=32, **params, prediction=said)
+            assert [result.token_ids for result in results] == answers[name], name
+            accepted += sum(result.stats.accepted for result in results)
+    assert accepted >= least
 
 
 def test_from_the_cache_to_the_first_token(path):
