@@ -1,7 +1,6 @@
 import hashlib
 import os
 import subprocess
-import time
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
@@ -152,10 +151,8 @@ def test_smollm2_whole():
     except (LoadError, CapacityError) as error:
         pytest.skip(f"SmolLM2 cannot be had here: {error}")
     checkpoint = open_checkpoint(path)
-    start = time.perf_counter()
     count = sum(checkpoint.tensors.load(n).numel() for n in checkpoint.tensors.names())
     assert count == 134_515_008
-    assert time.perf_counter() - start < 20  # 1.4 s on two idle cores
     tokenizer = from_gguf(checkpoint.metadata)
     assert tokenizer.size == 49152
     assert checkpoint.eos_ids == tokenizer.eos_ids == {2}

@@ -10,6 +10,7 @@ from time import perf_counter
 import pytest
 
 from forerun.core.errors import LoadError, SpecError
+from forerun.lab.endpoint import client
 from forerun.lab.endpoint.client import Address, Server
 from forerun.lab.endpoint.faults import Fault
 from forerun.lab.endpoint.load import Job, Patience, run_block
@@ -115,8 +116,8 @@ def test_a_connection_that_stays_open_behind_done_does_not_hold_the_answer_back(
     with LabServer(lambda asked: late) as lab:
         start = perf_counter()
         reply, _ = ask(lab)
-        assert perf_counter() - start < 2
-    assert reply.latency_s < 0.2
+        whole = perf_counter() - start
+    assert reply.latency_s <= whole - client._DRAIN_S, "what is waited for behind it is not the answer's"
 
 
 def test_the_key_goes_into_the_header_and_nowhere_else():
@@ -188,10 +189,10 @@ def test_too_many_requests_and_server_errors_are_asked_again_and_the_time_is_tha
     with LabServer(flaky(refused, page("oh", 500))) as lab:
         start = perf_counter()
         (record,) = block(lab).records
-        assert perf_counter() - start > 0.3
+        whole = perf_counter() - start
     assert (record.attempts, record.kind, record.reply.tokens) == (3, "", 4)
     assert record.waited_s == pytest.approx(0.3 + 0.02)
-    assert 0.02 < record.reply.latency_s < 0.3
+    assert 0.02 < record.reply.latency_s <= whole - record.waited_s
     assert record.start_s >= record.waited_s
 
 
@@ -330,8 +331,6 @@ def test_a_name_that_no_host_can_have_is_a_fault():
 
 
 def test_without_httpx_the_extra_is_named(monkeypatch):
-    from forerun.lab.endpoint import client
-
     def missing(name):
         raise ImportError(name)
 
