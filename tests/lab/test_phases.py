@@ -185,7 +185,7 @@ def test_price_and_split():
     assert by_step([]) == {"step_ms": None, "outside_ms_per_step": None}
 
 
-def test_a_real_run_splits_predicts_and_can_be_shown(bench, work):
+def test_a_real_run_splits_predicts_and_can_be_shown(bench, work, work_clock):
     asked = Asked({"max_tokens": 12, "ignore_eos": True})
     specs = ("skip:layers=1,depth=2", "suffix")
     figures, samples = run_phases(bench, Run("phases", None, {}), specs, [work], asked, (1, 2))

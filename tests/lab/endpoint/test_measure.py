@@ -23,7 +23,7 @@ from forerun.workloads.workload import Prompt, Workload
 from .server import LabServer, Script, page
 
 TALKS = [Talk(f"t/{i}", (f"question {i}",), (None,)) for i in range(4)]
-QUICK, SLOW = Script(tokens=8, gap_s=0.004), Script(tokens=8, gap_s=0.016)
+QUICK, SLOW = Script(tokens=8, gap_s=0.004), Script(tokens=8, gap_s=0.03)
 
 
 def setup(lab, models=("A",), levels=(1,), **more):

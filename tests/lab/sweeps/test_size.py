@@ -100,7 +100,7 @@ def tiny(tmp_path, name, *args, **options):
     return Config(str(write_folder(tmp_path / name, Tiny(*args, **options))), runtime="torch", threads=1)
 
 
-def test_targets_that_differ_in_size_alone_may_be_compared(tmp_path, work):
+def test_targets_that_differ_in_size_alone_may_be_compared(tmp_path, work, work_clock):
     from forerun.lab.paired import Asked
 
     small, large = tiny(tmp_path, "small"), tiny(tmp_path, "large", layers=4)
