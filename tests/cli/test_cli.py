@@ -1,7 +1,9 @@
 """The command line on tiny models: text on stdout, one line on stderr for what was to be expected."""
 
+import io
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -112,6 +114,11 @@ SHOWN = {
     "--show",
     "--n",
     "--system",
+    "--tools",
+    "--chat-template-kwargs",
+    "--prefill",
+    "--parse-special",
+    "--no-parse-special",
 }  # how it is asked and shown: tests of their own
 
 
@@ -375,3 +382,50 @@ def test_wrong_sampling_is_refused_before_a_model_is_loaded(capsys, monkeypatch)
         code, _, err = run(capsys, *command, "--temperature", "9000")
         assert code == 1
         assert "temperature" in err
+
+
+@pytest.fixture
+def template(model, tmp_path):
+    """The tiny model with a template that reads tools and a switch."""
+    folder = write_folder(tmp_path / "model")
+    settings = json.loads((folder / "tokenizer_config.json").read_text())
+    settings["chat_template"] = "{% for t in tools or [] %}[{{ t.name }}]{% endfor %}" + settings[
+        "chat_template"
+    ].replace("assistant\n", "assistant\n{% if thinks is false %}-{% endif %}")
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+    return str(folder)
+
+
+@pytest.mark.parametrize("command", ["generate", "chat"])
+def test_228_options_reach_the_template(capsys, monkeypatch, template, tmp_path, command):
+    from forerun.cli import show
+
+    (tmp_path / "tools.json").write_text('[{"name": "f"}]')
+    asked = []
+    monkeypatch.setattr(show, "stream", lambda engine, prompt, *rest, **more: asked.append(prompt) or sys.exit(7))
+    tools = ["--tools", str(tmp_path / "tools.json")]
+    every = [[], tools, ["--chat-template-kwargs", '{"thinks": false}'], ["--parse-special"]]
+    for extra in every + ([["--prefill", "So\\n"]] if command == "generate" else []):
+        monkeypatch.setattr(sys, "stdin", io.StringIO("" if command == "generate" else "a<|im_end|>b\n"))
+        with pytest.raises(SystemExit):
+            main([command, "-m", template, *extra, *(["a<|im_end|>b"] if command == "generate" else [])])
+    plain, *others = asked
+    start, end = [258], [259]
+    assert plain == [*start, *b"user\na<|im_end|>b", *end, *b"\n", *start, *b"assistant\n"]
+    special = [*start, *b"user\na", *end, *b"b", *end, *b"\n", *start, *b"assistant\n"]
+    assert others == [[*b"[f]", *plain], [*plain, *b"-"], special, [*plain, *b"So\n"]][: len(others)]
+
+
+@pytest.mark.parametrize(
+    ("argv", "why"),
+    [
+        (["--chat-template-kwargs", "{"], "not JSON"), (["--chat-template-kwargs", "[]"], "JSON object"),
+        (["--chat-template-kwargs", '{"enable_thinking": false}'], "unknown variable of this chat template"),
+        (["--tools", "{m}/config.json"], "JSON list"), (["--raw", "--prefill", "x"], "--prefill speaks"),
+        (["--raw", "--tools", "{m}/config.json"], "JSON list|--tools speaks"),
+    ],
+)  # fmt: skip
+def test_228_options_that_mean_nothing_are_refused(capsys, model, argv, why):
+    code, _, err = run(capsys, "generate", "-m", model, *(word.replace("{m}", model) for word in argv), "x")
+    assert code == 1
+    assert re.search(why, err), err

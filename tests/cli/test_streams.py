@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from forerun.cli.compare import Outcome
-from forerun.cli.main import main
+from forerun.cli.main import main, parser
 from forerun.core.seq import SeqStats, Token
 from forerun.engine.results import Choice, Result, Usage
 
@@ -50,13 +50,85 @@ def test_a_character_that_the_encoding_has_not_is_escaped(models):
     assert b"\\x" in done.stdout or b"\\u" in done.stdout
 
 
+def asked(models, capsys, monkeypatch, stdin, *argv):
+    """Prompt tokens of a generate with this on standard input."""
+    monkeypatch.setattr(sys, "stdin", stdin)
+    assert main(["generate", "-m", str(models["folder"]), "--json", "--max-tokens", "2", *argv]) == 0
+    return json.loads(capsys.readouterr().out)["usage"]["prompt_tokens"]
+
+
 def test_the_prompt_is_read_from_standard_input(models, capsys, monkeypatch):
-    found = []
-    for argv in (["abc"], [], ["-"]):
-        monkeypatch.setattr(sys, "stdin", io.StringIO("abc"))
-        assert main(["generate", "-m", str(models["folder"]), "--json", "--max-tokens", "2", *argv]) == 0
-        found.append(json.loads(capsys.readouterr().out)["usage"])
-    assert found[0] == found[1] == found[2]
+    found = {
+        asked(models, capsys, monkeypatch, io.StringIO(piped), *argv)
+        for piped, argv in (("", ["abc"]), ("\n", ["abc"]), ("abc", []), ("abc", ["-"]))
+    }
+    assert len(found) == 1
+
+
+@pytest.mark.parametrize("mode", [[], ["--raw"]])
+def test_248_a_prompt_and_what_is_piped_in_are_both_read(models, capsys, monkeypatch, mode):
+    both = asked(models, capsys, monkeypatch, io.StringIO("file\n"), *mode, "Sum up")
+    assert both == asked(models, capsys, monkeypatch, io.StringIO(""), *mode, "Sum up\n\nfile\n")
+    assert both == asked(models, capsys, monkeypatch, io.StringIO("Sum up\n\nfile\n"), *mode, "-")
+
+
+@pytest.fixture
+def pipe():
+    """A real pipe as standard input, and its other end."""
+    out, into = os.pipe()
+    with os.fdopen(out) as reads, os.fdopen(into, "w") as writes:
+        yield reads, writes
+
+
+def test_248_a_pipe_that_nobody_writes_to_is_not_waited_for_for_ever(models, capsys, monkeypatch, pipe):
+    from forerun.cli import common
+
+    monkeypatch.setattr(common, "WAIT_S", 0.05)
+    monkeypatch.setattr(sys, "stdin", pipe[0])
+    assert main(["generate", "-m", str(models["folder"]), "--max-tokens", "2", "hi"]) == 0
+    assert "nothing came on standard input in 0.05 s" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("written", ["", "some text"])
+def test_248_a_pipe_is_read_to_its_end(monkeypatch, pipe, written):
+    from forerun.cli.common import piped
+
+    pipe[1].write(written)
+    pipe[1].close()
+    monkeypatch.setattr(sys, "stdin", pipe[0])
+    assert piped() == written
+
+
+def test_248_where_there_is_no_standard_input_the_prompt_is_all(models):
+    for closed in ("<&-", "</dev/null"):
+        done = shell(f"$F generate --max-tokens 2 -m {models['folder']} hi {closed}")
+        assert (done.returncode, done.stderr) == (0, b"")
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        (r"\n", "\n"), (r"\n\n", "\n\n"), (r"a\tb\r", "a\tb\r"), (r"\\n", r"\n"), (r"\\\n", "\\\n"),
+        (r"\u0041\x42", "AB"),
+        (r"\U0001F600", "😀"), ("é\n", "é\n"), ("plain", "plain"), (r"\\end{x}", r"\end{x}"),
+    ],
+)  # fmt: skip
+def test_210_escapes_mean_what_they_mean_in_python(given, meant):
+    args = parser().parse_args(["generate", "--stop", given, "--prefill", given, "x"])
+    assert (args.stop, args.prefill) == ([meant], meant)
+
+
+@pytest.mark.parametrize("given", [r"\d", r"\end", "\\", r"\u12", r"\ud800", r"\U00110000", r"\x4"])
+def test_210_other_backslashes_are_refused_with_a_hint(capsys, given):
+    with pytest.raises(SystemExit):
+        main(["generate", "--stop", given, "x"])
+    assert r"write \\ for a backslash" in capsys.readouterr().err
+
+
+def test_210_a_stop_text_given_on_a_shell_ends_the_answer(models):
+    done = shell(f"$F generate -m {models['folder']} --raw --prefill x --stop '\\n' hi")
+    assert done.returncode == 1
+    assert b"--prefill speaks through the chat template" in done.stderr
 
 
 def test_without_a_prompt_a_terminal_is_not_waited_for(models, capsys, monkeypatch):
@@ -73,26 +145,6 @@ def test_instructions_stand_before_the_text(models, capsys):
         main(["generate", "-m", str(models["folder"]), "--json", "--max-tokens", "2", *extra, "hi"])
         counts.append(json.loads(capsys.readouterr().out)["usage"]["prompt_tokens"])
     assert counts[1] - counts[0] >= len("be brief")
-
-
-@pytest.mark.parametrize(("terminal", "status", "turns"), [(True, 0, 2), (False, 130, 1)])
-def test_ctrl_c_ends_an_answer_and_not_the_conversation(models, capsys, monkeypatch, terminal, status, turns):
-    from forerun.cli import show
-
-    asked = []
-
-    def interrupted(engine, prompt, params, colour):
-        asked.append(len(prompt))
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(show, "stream", interrupted)
-    lines = io.StringIO("hi\nhi\n/bye\n")
-    lines.isatty = lambda: terminal
-    monkeypatch.setattr(sys, "stdin", lines)
-    assert main(["chat", "-m", str(models["folder"])]) == status
-    assert len(asked) == turns
-    assert len(set(asked)) == 1  # the interrupted turn is no part of the next
-    assert "interrupted" in capsys.readouterr().err
 
 
 def test_answers_of_one_step_have_no_speed_up():

@@ -96,3 +96,14 @@ def test_sizes(key, value):
 def test_refusals_name_the_key(changes, says):
     with pytest.raises(LoadError, match=says):
         read(**changes)
+
+
+@pytest.mark.parametrize("kind", ["linear", "dynamic", "llama3", "yarn"])
+@pytest.mark.parametrize("factor", [1e-300, 0.0, 0.99, -2.0, float("inf"), float("nan"), 1e300, "2", None])
+def test_266_a_rotary_factor_that_cannot_be_meant_is_refused(kind, factor):
+    rope = {"rope_type": kind, "factor": factor, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
+    if kind == "yarn" and factor is None:
+        assert read(rope_scaling=rope).rope.factor == 1.0  # the lengths say it
+        return
+    with pytest.raises(LoadError, match=r"rope_scaling\.factor is "):
+        read(rope_scaling=rope)

@@ -67,3 +67,15 @@ def test_decoding_is_the_library_s_for_every_text(pair, text):
     ids = theirs.encode(text, add_special_tokens=False).ids
     assert ours.encode(text, bos=False) == ids
     assert ours.decode(ids) == theirs.decode(ids, skip_special_tokens=True)
+
+
+@pytest.mark.parametrize("token", ["\ud800", "a\udfff", {"content": "\ud800", "special": True}])
+@pytest.mark.parametrize("file", ["tokenizer_config.json", "special_tokens_map.json"])
+@pytest.mark.parametrize("role", ["bos_token", "pad_token"])
+def test_266_half_a_character_as_a_token_is_one_line(make, tmp_path, token, file, role):
+    folder = make.bpe_folder(tmp_path)
+    (folder / "tokenizer_config.json").write_text("{}")
+    (folder / file).write_text(json.dumps({role: token}))
+    with pytest.raises(LoadError, match=rf"{role} of .* half a character") as caught:
+        from_folder(folder)
+    assert "\n" not in str(caught.value)

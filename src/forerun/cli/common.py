@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import json
+import re
+import select
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -78,10 +82,97 @@ def add_sampling(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--presence-penalty", type=float, help="(0)")
     group.add_argument("--frequency-penalty", type=float, help="(0)")
     group.add_argument("--seed", type=int, help="the same seed gives the same text (random)")
-    group.add_argument("--stop", action="append", help="end before this text; may be given again")
+    group.add_argument(
+        "--stop", action="append", type=escaped,
+        help=r"end before this text; \n, \t, \\ and \u0041 are what they are in Python; may be given again",
+    )  # fmt: skip
     group.add_argument("--min-tokens", type=int, help="(0)")
     group.add_argument("--ignore-eos", action="store_true", default=None, help="go on behind the end of text")
     group.add_argument("--prediction", help="text you expect, for -d prediction; @FILE reads it from a file")
+
+
+def add_conversation(parser: argparse.ArgumentParser) -> None:
+    """What a chat template is given beside the user's text."""
+    group = parser.add_argument_group("conversation")
+    group.add_argument("--system", help="instructions that stand before the user's text")
+    group.add_argument("--tools", metavar="FILE", help="tools for the chat template: a JSON list of definitions")
+    group.add_argument(
+        "--chat-template-kwargs", metavar="JSON", help="""more for the chat template: '{"enable_thinking": false}'"""
+    )
+    group.add_argument(
+        "--parse-special", action=argparse.BooleanOptionalAction,
+        help="read names of control tokens in the text as those tokens (with --raw yes, in messages no)",
+    )  # fmt: skip
+
+
+def conversation_from(args: argparse.Namespace) -> dict[str, Any]:
+    """Options of `Engine.chat`."""
+    from forerun.core.errors import SpecError
+
+    options: dict[str, Any] = {"parse_special": bool(args.parse_special)}
+    if args.tools is not None:
+        options["tools"] = _json(read_text(args.tools), "--tools")
+        if not isinstance(options["tools"], list):
+            raise SpecError(f"--tools must be a JSON list of definitions, got {args.tools}")
+    if args.chat_template_kwargs is not None:
+        options["chat_template_kwargs"] = _json(args.chat_template_kwargs, "--chat-template-kwargs")
+        if not isinstance(options["chat_template_kwargs"], dict):
+            raise SpecError(f"--chat-template-kwargs must be a JSON object, got {args.chat_template_kwargs}")
+    return options
+
+
+def _json(text: str, option: str) -> object:
+    from forerun.core.errors import SpecError
+
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise SpecError(f"{option} is not JSON: {error}") from None
+
+
+_ESCAPE = re.compile(r"\\(?:[ntr\\]|x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|.?)", re.S)
+
+
+def escaped(text: str) -> str:
+    """A text in which a backslash means what it means in Python; what it does not know is refused."""
+
+    def one(match: re.Match[str]) -> str:
+        written = match[0]
+        plain = {"\\n": "\n", "\\t": "\t", "\\r": "\r", "\\\\": "\\"}
+        code = int(written[2:], 16) if written[1:2] in ("x", "u", "U") and len(written) > 3 else -1
+        if written in plain:
+            return plain[written]
+        if code < 0 or code > 0x10FFFF or 0xD800 <= code < 0xE000:
+            raise argparse.ArgumentTypeError(
+                rf"{written} is no character (allowed: \n \t \r \\ \x41 \u0041 \U00000041); write \\ for a backslash"
+            )
+        return chr(code)
+
+    return _ESCAPE.sub(one, text)
+
+
+WAIT_S = 10.0
+"""How long standard input is waited for beside a prompt, which may be all there is."""
+
+
+def piped() -> str:
+    """What was piped in beside a prompt; empty if nothing is there, or nothing comes in time."""
+    if sys.stdin.isatty():
+        return ""
+    try:
+        handle = sys.stdin.fileno()
+    except OSError:  # a stand-in for standard input
+        with suppress(OSError):
+            return sys.stdin.read()
+        return ""
+    with suppress(OSError, ValueError):  # what cannot be waited for is read
+        if not select.select([handle], [], [], WAIT_S)[0]:
+            print(
+                f"warning: nothing came on standard input in {WAIT_S:g} s: answered without it (< /dev/null says so)",
+                file=sys.stderr,
+            )
+            return ""
+    return read_text("-")
 
 
 def engine_from(args: argparse.Namespace, **changes: object) -> Engine:

@@ -4,7 +4,10 @@ examples:
   forerun generate -m smollm2 -d ngram "Why is the sky blue?"
   forerun generate -d ngram:depth=12 --temperature 0.8 --seed 7 --json "Tell me a story."
   forerun generate --system "Answer in one word." "The capital of France?"
-  cat prompt.txt | forerun generate --raw"""
+  cat prompt.txt | forerun generate --raw
+  cat letter.txt | forerun generate "Summarise this letter."
+  forerun generate "The capital of France?" --prefill "It is"
+"""
 
 from __future__ import annotations
 
@@ -12,10 +15,14 @@ import argparse
 import sys
 
 from forerun.cli.common import (
+    add_conversation,
     add_engine,
     add_sampling,
+    conversation_from,
     engine_from,
+    escaped,
     params_from,
+    piped,
     read_text,
     result_json,
     stats_line,
@@ -27,8 +34,10 @@ from forerun.cli.tell import tell
 
 def add(parser: argparse.ArgumentParser) -> None:
     """The command's options."""
-    parser.add_argument("prompt", nargs="?", help="the user's text; - or nothing reads standard input")
-    parser.add_argument("--system", help="instructions that stand before the user's text")
+    parser.add_argument(
+        "prompt", nargs="?",
+        help="the user's text; what is piped in stands behind it, after a blank line; alone, or for -, it is the text",
+    )  # fmt: skip
     parser.add_argument("--raw", action="store_true", help="continue the text itself, without the chat template")
     parser.add_argument("--stats", action="store_true", help="print what speculation did, on stderr")
     parser.add_argument(
@@ -36,8 +45,16 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--n", type=int, help="independent answers, with --json (1)")
     parser.add_argument("--logprobs", type=int, metavar="K", help="log-probabilities with K alternatives, with --json")
+    add_conversation(parser)
+    parser.add_argument("--prefill", type=escaped, help="how the answer begins; escapes as in --stop")
     add_engine(parser)
     add_sampling(parser)
+
+
+def _with_piped(prompt: str) -> str:
+    """The prompt, and what was piped in beside it."""
+    more = piped()
+    return f"{prompt}\n\n{more}" if more.strip() else prompt
 
 
 def run(args: argparse.Namespace) -> int:
@@ -46,22 +63,28 @@ def run(args: argparse.Namespace) -> int:
 
     if args.prompt is None and sys.stdin.isatty():
         raise SpecError("there is no prompt: give it as an argument, or on standard input")
-    text = read_text("-") if args.prompt in ("-", None) else args.prompt
+    text = read_text("-") if args.prompt in ("-", None) else _with_piped(args.prompt)
     if not text and not args.raw:
         raise SpecError("the prompt is empty: give the model something to answer")
     if args.n not in (None, 1) and not args.json:
         raise SpecError("several answers (--n) are printed with --json only")
     if args.logprobs is not None and not args.json:
         raise SpecError("log-probabilities (--logprobs) are printed with --json only")
-    if args.system and args.raw:
-        raise SpecError("--system speaks through the chat template, which --raw leaves out: put it into the text")
+    spoken = ("system", "tools", "chat_template_kwargs", "prefill")
+    told = [f"--{name.replace('_', '-')}" for name in spoken if getattr(args, name) is not None]
+    if told and args.raw:
+        raise SpecError(f"{told[0]} speaks through the chat template, which --raw leaves out: put it into the text")
     params = params_from(args) | ({"n": args.n} if args.n is not None else {})
+    options = conversation_from(args)
     with engine_from(args) as engine:
         warn_if_lossy(engine)
         warn_if_unread(args)
-        plain = args.raw or not (args.system or engine.has_template)
-        system = [{"role": "system", "content": args.system}] if args.system else []
-        prompt = text if plain else engine.chat([*system, {"role": "user", "content": text}])
+        if args.raw or not (told or engine.has_template):
+            prompt = engine.encode(text, parse_special=args.parse_special is not False)
+        else:
+            turns = (("system", args.system), ("user", text), ("assistant", args.prefill))
+            messages = [{"role": role, "content": said} for role, said in turns if role == "user" or said]
+            prompt = engine.chat(messages, **options)
         if args.json:
             result = engine.generate(prompt, **params)
             tell(args, result.text, result_json(result))

@@ -15,8 +15,12 @@ from contextlib import suppress
 from difflib import get_close_matches
 from typing import NoReturn
 
-from forerun.cli import chat, demo, doctor, drafters, generate, head, lab, pull, train
-from forerun.cli.tell import add_common, add_debug
+try:
+    from forerun.cli import chat, demo, doctor, drafters, generate, head, lab, pull, train
+    from forerun.cli.tell import add_common, add_debug
+except KeyboardInterrupt:  # before there is anything to interrupt
+    print("interrupted", file=sys.stderr)
+    sys.exit(130)
 
 COMMANDS = {
     "generate": generate,
@@ -100,6 +104,14 @@ def _name_drafters(args: argparse.Namespace) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit status."""
+    try:
+        return _run(argv)
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
+
+
+def _run(argv: Sequence[str] | None) -> int:
     top, given = parser(), list(sys.argv[1:] if argv is None else argv)
     if given and given[0].startswith("-") and given[0] not in ("-h", "--help", "--version"):
         top.error(f"{given[0]} stands before the command; options stand behind it: forerun COMMAND {given[0]} …")
@@ -146,9 +158,6 @@ def _guarded(args: argparse.Namespace) -> int:
             raise
         print(f"Error: {error}", file=sys.stderr)
         return 1
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        return 130
     except BrokenPipeError:
         _drop_output()
         return 1

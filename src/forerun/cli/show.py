@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -15,18 +15,39 @@ if TYPE_CHECKING:
 GREEN, PLAIN = "\x1b[32m", "\x1b[0m"
 
 
-def stream(engine: Engine, prompt: Any, params: Mapping[str, Any], colour: bool) -> Result:
-    """Print an answer as it comes and return its result."""
+def stream(
+    engine: Engine,
+    prompt: Any,
+    params: Mapping[str, Any],
+    colour: bool,
+    *,
+    wrap: Callable[[str], str] | None = None,
+    keep: bool = False,
+) -> Result:
+    """Print an answer as it comes and return its result; `wrap` breaks its lines. With `keep` an interruption ends the
+    answer and gives what was said."""
     request = engine.add(prompt, **params)
     paint = Painter(engine) if colour else None
+    written = 0
+
+    def write(text: str, tokens: Iterable[Token] = ()) -> None:
+        nonlocal written
+        written += len(text)
+        shown = text if paint is None else paint(text, tokens)
+        sys.stdout.write(shown if wrap is None else wrap(shown))
+        sys.stdout.flush()
+
     try:
         while not engine.finished(request):
             for event in engine.step():
-                sys.stdout.write(event.text if paint is None else paint(event.text, event.tokens))
-                sys.stdout.flush()
-    except BaseException:
-        engine.cancel(request)
-        raise
+                write(event.text, event.tokens)
+    except BaseException as error:
+        said = engine.cancel(request)
+        if not keep or not isinstance(error, KeyboardInterrupt):
+            raise
+        write(said.text[written:])
+        print()
+        return said
     print()
     return engine.collect(request)
 

@@ -4,8 +4,9 @@ Temperature, top-k, top-p, min-p, penalties, bias and masks are applied here, to
 that the row's own path would have in plain decoding. Greedy is the one-hot law made here, so nothing else needs a
 special case for temperature 0. Never a dense [B, N, V] of probabilities: most rows of a step are never looked at.
 
-The order is transformers': repetition, presence and frequency penalties, bias, stop-token floor, grammar; then what
-`core/vocabulary.py` does: temperature, top-k, top-p, min-p.
+The order is: repetition, presence and frequency penalties, bias, stop-token floor, grammar; then what
+`core/vocabulary.py` does: temperature, top-k, top-p, min-p. transformers adds its bias before the repetition penalty;
+the rest is in its order.
 """
 
 from __future__ import annotations

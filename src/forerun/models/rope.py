@@ -71,18 +71,18 @@ def _scaled(cls: type[Rope], kind: Kind, theta: float, max_len: int, read: Field
         original = (read if top.missing(key) else top).integer(key, 1, _LONGEST, default=max_len)
     default = max_len / original if kind == "yarn" else None
     factor = read.number("factor", 0.0, 1e6, default)
+    if factor < 1 and not read.missing("factor"):
+        raise read.bad("factor", "at least 1")
     if kind == "llama3":
         low, high = (read.number(f"{end}_freq_factor", 0.0, 1e6) for end in ("low", "high"))
         if not low < high:
             raise read.bad("high_freq_factor", f"above low_freq_factor = {low:g}")
         return cls(theta, original, kind, factor, low, high)
     if kind != "yarn":
-        if factor < 1:
-            raise read.bad("factor", "at least 1")
         return cls(theta, original, kind, factor)
     return cls(
         theta, original, kind, factor,
-        attention_factor=read.maybe("attention_factor", 0.0, 1e3),
+        attention_factor=read.maybe("attention_factor", 1e-3, 1e3),
         beta_fast=read.number("beta_fast", 0.0, 1e6, 32.0),
         beta_slow=read.number("beta_slow", 0.0, 1e6, 1.0),
         mscale=read.maybe("mscale", -1.0, 1e3),

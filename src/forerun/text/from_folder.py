@@ -37,7 +37,7 @@ def from_folder(folder: Path) -> Tokenizer:
     shape = _object(json.loads(text), path)
     config = _json(folder / "tokenizer_config.json")
     named = _json(folder / "special_tokens_map.json")
-    names = {r: n for r in _ROLES if (n := _content(config.get(f"{r}_token")) or _content(named.get(f"{r}_token")))}
+    names = {r: n for r in _ROLES if (n := _name(f"{r}_token", config, folder) or _name(f"{r}_token", named, folder))}
     ids = {role: i for role, name in names.items() if (i := backend.token_to_id(name)) is not None}
     byte_level, strip = _decoder(shape.get("decoder"), path)
     pieces, special = _vocabulary(backend, byte_level, path)
@@ -78,10 +78,16 @@ def _json(path: Path) -> dict[str, Any]:
         raise LoadError(f"{path} is not readable JSON ({error}); download it again") from error
 
 
-def _content(value: object) -> str | None:
+def _name(role: str, values: Mapping[str, object], folder: Path) -> str | None:
+    """The token that plays a role, if one does."""
+    value = values.get(role)
     if isinstance(value, Mapping):  # a saved AddedToken
         value = value.get("content")
-    return value if isinstance(value, str) and value else None
+    if not isinstance(value, str) or not value:
+        return None
+    if any(0xD800 <= ord(char) < 0xE000 for char in value):
+        raise LoadError(f"{role} of {folder} is {value!r}, half a character (allowed: text); download it again")
+    return value
 
 
 def _vocabulary(backend: tokenizers.Tokenizer, byte_level: bool, path: Path) -> tuple[list[bytes], dict[int, str]]:
