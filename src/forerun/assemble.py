@@ -16,8 +16,9 @@ from typing import cast, get_args
 import torch
 
 from forerun.control.fixed import Fixed
+from forerun.core import notes
 from forerun.core.clock import NO_CLOCK, Clock, PhaseClock
-from forerun.core.errors import LossyError, SpecError, unknown
+from forerun.core.errors import LoadError, LossyError, SpecError, unknown
 from forerun.core.options import Spec, build
 from forerun.core.plan import Plan
 from forerun.core.protocols import Drafter, Target, Verifier
@@ -27,12 +28,14 @@ from forerun.drafters.names import CASCADES, DRAFTERS, HEADS, drafter_entry
 from forerun.drafters.specs import Limits, parts_of, split_plan
 from forerun.engine.engine import Engine
 from forerun.engine.step import Parts
+from forerun.models.formats import as_dtype
 from forerun.models.opening import open_model, tokenizer_of, words_of
 from forerun.targets.choice import KV, Choice, Dtype, Runtime, Weights, Wish, choose
 from forerun.targets.paged import PagedTarget
 from forerun.targets.threads import use_threads
 from forerun.text.words import TextWords
 from forerun.verify.names import verifier
+from forerun.weights.parts import lone_gguf, part_names
 from forerun.weights.pull import resolve
 
 CPU_ROWS = 8
@@ -170,15 +173,24 @@ def opened(name: str, choice: Choice) -> Opened:
         from forerun.targets.native_runner import load as load_native
 
         packed = open_model(path, choice.weights)
+        notes.give(f"{packed.name}: {note}" for note in packed.notes)
         make = partial(load_native, packed, kv=choice.kv)
         return Opened(words_of(packed), packed.eos_ids, make, NativeVocabulary())
     from forerun.weights.folder import open_checkpoint
 
     checkpoint = open_checkpoint(path)
     words = TextWords(tokenizer_of(checkpoint))
+    turned = [] if choice.dtype_given else as_dtype(checkpoint.stored, choice.dtype)
+    said = (*checkpoint.notes, *words.tokenizer.notes, *turned)
+    notes.give(f"{checkpoint.path.name}: {note}" for note in said)
     if choice.runtime == "hf":
         from forerun.targets.hf_target import load as load_hf
 
+        if len(part_names(checkpoint.path.name)) > 1:
+            raise LoadError(
+                f"{checkpoint.path} is the first part of a split .gguf model, which transformers does not read: "
+                "take runtime native or torch, or join the parts with llama.cpp's llama-gguf-split --merge"
+            )
         make = partial(load_hf, checkpoint.path, dtype=choice.dtype, device=choice.device)
     else:
         from forerun.targets.load import load as load_torch
@@ -252,7 +264,7 @@ def draft_choice(path: str, weights: str, config: Config) -> Choice:
         raise unknown("weights of a draft model", weights, get_args(Weights))
     if choice.runtime != "native":
         return choose(Wish(choice.runtime, cast(Weights, weights), dtype=config.dtype, device=config.device))
-    if weights == "auto" and resolve(path).is_dir():
+    if weights == "auto" and lone_gguf(resolve(path)).is_dir():
         return replace(choice, weights="int8")
     return replace(choice, weights=cast(Weights, weights))
 

@@ -102,7 +102,7 @@ def test_a_quantised_gguf_in_every_format(weights, tmp_path):
         assert relative(values(model, name), expected) <= CLOSE[weights], name
     head = {"f32": "f32", "bf16": "bf16", "int8": "int8"}.get(weights, "q8_0")
     assert model.matrix("head").format == head
-    assert any("q8_0 is kept" in note for note in model.notes) == (head == "q8_0")
+    assert any("q8_0 is kept" in reason for reason in model.reasons) == (head == "q8_0")
 
 
 def test_biases_of_the_gated_product_move_with_their_rows(tmp_path):

@@ -37,7 +37,6 @@ def test_optional_fields(role, make):
         ({"merges": ["qq zz"]}, "cannot be built"),
         ({"tokens": []}, "empty"),
         ({"token_type": [1, 2]}, "token_type must be a list of"),
-        ({"add_bos_token": 1}, "add_bos_token is 1"),
     ],
 )
 def test_wrong_values(changes, says, make):

@@ -8,6 +8,7 @@ import tracemalloc
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from transformers.models.auto import modeling_auto  # noqa: F401  # errors look there; its import is the slow part
 
 from forerun.core.errors import CapacityError, LoadError, SpecError
 from forerun.models.config import ModelConfig

@@ -69,7 +69,7 @@ def weights_of(model: str, weights: str) -> dict[str, object]:
         return {f"weights of {model}": "the torch runtime unpacks them to its dtype"}
     packed = open_model(resolve(model), weights)
     formats = ", ".join(f"{count} {name}" for name, count in packed.formats.items())
-    notes = {f"note {i}": note for i, note in enumerate(packed.notes, 1)}
+    notes = {f"note {i}": note for i, note in enumerate((*packed.notes, *packed.reasons), 1)}
     return {f"weights of {model}": f"{formats} matrices, {packed.arena.nbytes / 2**20:.0f} MiB", **notes}
 
 

@@ -169,9 +169,11 @@ def _guarded(args: argparse.Namespace) -> int:
         return 1
 
 
-def _warn(message: Warning | str, *where: object, **more: object) -> None:
+def _warn(message: Warning | str, category: type[Warning], *where: object, **more: object) -> None:
     """A warning in one line, without the place in our code that gave it."""
-    print(f"warning: {message}", file=sys.stderr)
+    from forerun.core.notes import Note
+
+    print(f"{'note' if issubclass(category, Note) else 'warning'}: {message}", file=sys.stderr)
 
 
 def _drop_output() -> None:

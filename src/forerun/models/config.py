@@ -8,15 +8,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, cast, get_args
 
+from forerun.models.elsewhere import elsewhere
 from forerun.models.fields import Fields
 from forerun.models.rope import Rope
 
 Family = Literal["llama", "mistral", "qwen2", "qwen3"]
 FAMILIES: tuple[str, ...] = get_args(Family)
 _CLASSES = {
-    "LlamaForCausalLM": "llama", "MistralForCausalLM": "mistral",
-    "Qwen2ForCausalLM": "qwen2", "Qwen3ForCausalLM": "qwen3",
-}  # fmt: skip
+    f"{name}{end}": name.lower() for name in ("Llama", "Mistral", "Qwen2", "Qwen3") for end in ("ForCausalLM", "Model")
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +51,12 @@ class ModelConfig:
         """A checked ModelConfig from config.json (or from GGUF metadata in its form); LoadError names the key."""
         family = _family(config)
         read = Fields(config)
-        if config.get("quantization_config") is not None:
-            raise read.bad("quantization_config", "absent", "use the unquantised folder or a GGUF file")
+        if (quantised := config.get("quantization_config")) is not None:
+            method = quantised.get("quant_method") if isinstance(quantised, Mapping) else None
+            by = f"weights quantised by {method}" if method else "quantised weights"
+            raise read.bad("quantization_config", "absent", f"{by}: use the unquantised folder or a GGUF file")
         if config.get("hidden_act", "silu") != "silu":
-            raise read.bad("hidden_act", "'silu'", "this activation is not implemented")
+            raise read.bad("hidden_act", "'silu'", f"this activation is not implemented; {elsewhere(config)}")
         layers = read.integer("num_hidden_layers", 1, 1024)
         heads = read.integer("num_attention_heads", 1, 1024)
         kv_heads = read.integer("num_key_value_heads", 1, 1024, default=heads)
@@ -95,11 +97,11 @@ def _family(config: Mapping[str, object]) -> Family:
     classes = config.get("architectures")
     if isinstance(classes, list) and classes:
         if str(classes[0]) not in _CLASSES:
-            raise Fields(config).bad("architectures", ", ".join(_CLASSES), "use one of those models")
+            raise Fields(config).bad("architectures", ", ".join(_CLASSES), elsewhere(config))
         got = _CLASSES[str(classes[0])] if got is None else got
     if got in get_args(Family):
         return cast(Family, got)
-    raise Fields(config).bad("model_type", ", ".join(FAMILIES), "use one of those models")
+    raise Fields(config).bad("model_type", ", ".join(FAMILIES), elsewhere(config))
 
 
 def _head_dim(read: Fields, family: Family, hidden: int, heads: int) -> int:

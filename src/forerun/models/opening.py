@@ -22,6 +22,7 @@ from forerun.models.formats import WEIGHTS
 from forerun.native.packed import VERSION, Fill, PackedModel, Writer, open_or_build, open_packed
 from forerun.text.tokenizer import Tokenizer
 from forerun.text.words import TextWords
+from forerun.weights.parts import lone_gguf, part_names
 from forerun.weights.pull import home
 
 if TYPE_CHECKING:  # what reads sources is imported where one is read: a warm start does without
@@ -31,7 +32,7 @@ _FOLDER = (
     "*.safetensors", "*.safetensors.index.json", "config.json", "generation_config.json", "tokenizer.json",
     "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja", "chat_template.json",
 )  # fmt: skip
-_EXTRAS = 1  # raise it when what is kept beside the weights (the meta) changes
+_EXTRAS = 2  # raise it when what is kept beside the weights (the meta) changes
 
 State = dict[str, list[int]]
 """A model's files by name: size, time of change in ns, inode."""
@@ -47,7 +48,7 @@ def open_model(path: Path, weights: str = "auto") -> PackedModel:
     """
     if weights not in WEIGHTS:
         raise unknown("weights", weights, WEIGHTS)
-    path = _lone_file(path)
+    path = lone_gguf(path)
     state = _state(path)
     root = home() / "packed"
     index = root / "sources" / f"{_hash(str(path.resolve()), weights, VERSION, _EXTRAS)[:32]}.json"
@@ -83,7 +84,9 @@ def packing(checkpoint: Checkpoint, weights: str, tokenizer: Tokenizer | None) -
 
     def fill(writer: Writer) -> Mapping[str, Any]:
         meta = pack_model(checkpoint, weights, writer)
-        return {**meta, "tokenizer": None if tokenizer is None else tokenizer.state()}
+        if tokenizer is None:
+            return {**meta, "tokenizer": None}
+        return {**meta, "notes": [*meta["notes"], *tokenizer.notes], "tokenizer": tokenizer.state()}
 
     return fill
 
@@ -104,19 +107,11 @@ def words_of(packed: PackedModel) -> TextWords:
     return TextWords(Tokenizer.from_state(state))
 
 
-def _lone_file(path: Path) -> Path:
-    """The .gguf file of a folder that is taken for its only one, as `open_checkpoint` takes it; else the path."""
-    if not path.is_dir():
-        return path
-    ggufs = list(path.glob("*.gguf"))
-    return ggufs[0] if len(ggufs) == 1 and not any(path.glob("*.safetensors")) else path
-
-
 def _state(path: Path) -> State:
     if path.is_dir():
         files = sorted({file for pattern in _FOLDER for file in path.glob(pattern)})
     else:
-        files = [path] if path.exists() else []
+        files = [file for name in part_names(path.name) if (file := path.with_name(name)).exists()]
     facts = {file.name: file.stat() for file in files}
     return {name: [fact.st_size, fact.st_mtime_ns, fact.st_ino] for name, fact in facts.items()}
 
@@ -125,7 +120,7 @@ def _content_key(path: Path, state: State, weights: str) -> str:
     """A hash over every byte that counts. A lone file's name does not count; in a folder names are roles, and do."""
     parts: list[object] = [weights, VERSION, _EXTRAS]
     for name in sorted(state):
-        with (path / name if path.is_dir() else path).open("rb") as file:
+        with (path / name if path.is_dir() else path.with_name(name)).open("rb") as file:
             parts += [name if path.is_dir() else "", hashlib.file_digest(file, "sha256").hexdigest()]
     return f"{weights}-{_hash(*parts)[:32]}"
 

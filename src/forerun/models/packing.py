@@ -22,7 +22,7 @@ from torch import Tensor
 
 from forerun.core.errors import LoadError
 from forerun.models.config import ModelConfig
-from forerun.models.formats import choose
+from forerun.models.formats import changed, choose
 from forerun.native import ext
 from forerun.native.packed import Bytes, Writer
 from forerun.quant import ggml, int8, nf4, q4
@@ -39,7 +39,7 @@ Order = npt.NDArray[np.int64]
 
 
 def pack_model(checkpoint: Checkpoint, weights: str, writer: Writer) -> dict[str, Any]:
-    """Pack all of a checkpoint's weights as the option `weights` says; returns the formats, notes and config to keep.
+    """Pack all of a checkpoint's weights as the option `weights` says; returns what to keep beside them.
 
     LoadError for tensors that are missing, of another shape, left over, or not finite.
     """
@@ -61,7 +61,8 @@ def pack_model(checkpoint: Checkpoint, weights: str, writer: Writer) -> dict[str
         "fingerprint": checkpoint.fingerprint,
         "eos_ids": sorted(checkpoint.eos_ids),
         "formats": dict(packer.formats),
-        "notes": packer.notes(),
+        "reasons": packer.reasons(),
+        "notes": [*checkpoint.notes, *packer.changes(checkpoint, writer.size)],
     }
 
 
@@ -127,9 +128,15 @@ class Packer:
             placed = torch.where(torch.from_numpy(order < 0), 0.0, joined[order.clip(0)])
             self._writer.vector(f"{name}.bias", placed.numpy())
 
-    def notes(self) -> list[str]:
+    def reasons(self) -> list[str]:
         """A sentence for each reason."""
         return [f"{reason}: {_listed(names)}" for reason, names in self._reasons.items()]
+
+    def changes(self, checkpoint: Checkpoint, size: int) -> list[str]:
+        """One sentence where matrices of the checkpoint are not what its file holds, though nobody asked for that;
+        `size` is what all take now."""
+        said = [reason for reason in self._reasons if not reason.endswith("is kept")]
+        return [changed("; ".join(said), size, checkpoint.stored)] if said else []
 
     def _floats(self, tensor: str, size: int) -> Tensor:
         values = self._take.take(tensor, (size,), torch.float32, "cpu")

@@ -13,6 +13,7 @@ from typing import Literal, cast, get_args
 
 import torch
 
+from forerun.models.elsewhere import elsewhere
 from forerun.models.fields import Fields
 
 Kind = Literal["default", "linear", "dynamic", "llama3", "yarn"]
@@ -49,19 +50,20 @@ class Rope:
         theta = (Fields(config) if read.missing("rope_theta") else read).number("rope_theta", 1.0, 1e12, 10000.0)
         for source in (read, Fields(config)):
             if source.number("partial_rotary_factor", 0.0, 1.0, default=1.0) != 1.0:
-                raise source.bad("partial_rotary_factor", "1.0", "partial rotation is not implemented")
-        kind = _kind(read)
+                hint = f"partial rotation is not implemented; {elsewhere(config)}"
+                raise source.bad("partial_rotary_factor", "1.0", hint)
+        kind = _kind(read, config)
         if kind == "default":
             return cls(theta, max_len)
         return _scaled(cls, kind, theta, max_len, read, Fields(config))
 
 
-def _kind(read: Fields) -> Kind:
+def _kind(read: Fields, config: Mapping[str, object]) -> Kind:
     key = "type" if read.missing("rope_type") else "rope_type"
     got = "default" if read.missing(key) else read.raw(key)
     if got in get_args(Kind):
         return cast(Kind, got)
-    raise read.bad(key, ", ".join(get_args(Kind)), "this scaling is not implemented")
+    raise read.bad(key, ", ".join(get_args(Kind)), f"this scaling is not implemented; {elsewhere(config)}")
 
 
 def _scaled(cls: type[Rope], kind: Kind, theta: float, max_len: int, read: Fields, top: Fields) -> Rope:

@@ -93,8 +93,13 @@ class PackedModel:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Why matrices are not in the format of their file, in sentences."""
+        """What the user should be told of its files, in sentences."""
         return tuple(self.meta["notes"])
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """Why matrices are in the format that they are in, where that is not simply what was asked for."""
+        return tuple(self.meta["reasons"])
 
     def matrix(self, name: str) -> Entry:
         """Where a matrix lies in the arena."""

@@ -37,6 +37,8 @@ class Choice:
     kv: KV = "auto"
     dtype: str = "float32"
     device: str = "cpu"
+    dtype_given: bool = False
+    """Whether somebody asked for this dtype."""
 
 
 def choose(wish: Wish) -> Choice:
@@ -80,4 +82,5 @@ def _other(wish: Wish, runtime: Literal["torch", "hf"], why: str) -> Choice:
                 f"{name} {value} is an option of the native runtime{reason}; runtime {runtime} takes dtype "
                 f"({', '.join(get_args(Dtype)[1:])})"
             )
-    return Choice(runtime, why, dtype="float32" if wish.dtype == "auto" else wish.dtype, device=wish.device)
+    dtype, given = ("float32", False) if wish.dtype == "auto" else (wish.dtype, True)
+    return Choice(runtime, why, dtype=dtype, device=wish.device, dtype_given=given)

@@ -52,9 +52,12 @@ class Tokenizer:
         pieces: Sequence[bytes],
         special: Mapping[int, str],
         settings: Settings,
+        notes: Sequence[str] = (),
     ) -> None:
-        """`pieces[i]` are the bytes of id i; `special` maps special ids to their names in prompts."""
+        """`pieces[i]` are the bytes of id i; `special` maps special ids to their names in prompts; `notes` tell what is
+        odd in its files."""
         self._backend = backend
+        self.notes = tuple(notes)
         self._names = dict(special)
         self._pieces = tuple(b"" if i in special else piece for i, piece in enumerate(pieces))
         self._settings = settings

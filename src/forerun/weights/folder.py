@@ -13,11 +13,13 @@ from types import MappingProxyType
 from typing import Literal
 
 from forerun.core.errors import LoadError
-from forerun.weights import gguf_config
+from forerun.weights import gguf_config, recognise
 from forerun.weights.gguf import GGUFFile, open_gguf
 from forerun.weights.names import GGUFSource
+from forerun.weights.parts import gguf_choices, lone_gguf
 from forerun.weights.safetensors import SafetensorsSource, open_file, open_safetensors, read_json
-from forerun.weights.source import TensorSource
+from forerun.weights.settle import EMBEDDING, HEAD, settle
+from forerun.weights.source import Renamed, StoredSource, TensorSource, matrices
 
 _MEDUSA = re.compile(r"(medusa_head\.)?\d+\.\d+\.linear\.weight")
 _SAMPLE = 4096  # bytes of weights hashed at the start, middle and end of each file
@@ -29,7 +31,9 @@ class Checkpoint:
 
     `config` has Hugging Face keys for both kinds; `metadata` is the GGUF file's own (empty for a folder),
     which holds its tokenizer. `fingerprint` is 16 hex digits of a hash over headers, sizes, config and
-    samples of the weights: cheap, the same on every machine, different for another fine-tune.
+    samples of the weights: cheap, the same on every machine, different for another fine-tune. `notes` say where the
+    config is not the file's, since tensors contradict it, and what else is odd. `stored` tells of the matrices in the
+    file, by type: how many values, how many bytes.
     """
 
     path: Path
@@ -39,10 +43,15 @@ class Checkpoint:
     eos_ids: frozenset[int]
     kind: Literal["folder", "gguf"]
     metadata: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}), repr=False)
+    notes: tuple[str, ...] = ()
+    stored: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
 
 def open_checkpoint(path: Path) -> Checkpoint:
-    """Open a model folder, a .gguf file, or a folder with exactly one .gguf; LoadError says what is wrong."""
+    """Open a model folder, a .gguf file, or a folder with exactly one .gguf model; LoadError says what is wrong.
+
+    Of a .gguf model that is split the first file stands for all.
+    """
     if path.is_dir():
         return _open_folder(path)
     if not path.exists():
@@ -73,40 +82,59 @@ def _refuse_heads(path: Path, names: Iterable[str]) -> None:
 
 
 def _open_folder(folder: Path) -> Checkpoint:
-    ggufs = sorted(folder.glob("*.gguf"))
-    if ggufs and not any(folder.glob("*.safetensors")):
-        if len(ggufs) > 1:
-            shown = ", ".join(p.name for p in ggufs[:5])
-            raise LoadError(f"{folder} holds {len(ggufs)} .gguf files ({shown}); pass the path of one of them")
-        return _open_gguf(ggufs[0])
-    try:
-        source = open_safetensors(folder)
-    except LoadError:
-        lone = sorted(folder.glob("*.safetensors"))  # heads are often published under another file name
-        if len(lone) == 1:
-            _refuse_heads(folder, open_file(lone[0]).names())
-        raise
+    if (lone := lone_gguf(folder)) != folder:
+        return _open_gguf(lone)
+    choices = gguf_choices(path.name for path in folder.glob("*.gguf"))
+    if len(choices) > 1 and not any(folder.glob("*.safetensors")):
+        shown = ", ".join(choices[:5])
+        raise LoadError(f"{folder} holds {len(choices)} .gguf files ({shown}); pass the path of one of them")
+    if what := recognise.not_a_model(folder):
+        raise LoadError(f"{folder} holds {what}")
+    source = open_safetensors(folder)
     _refuse_heads(folder, source.names())
+    if what := recognise.other_names(source.names()):
+        raise LoadError(f"{folder} holds {what}")
     config = read_json(folder / "config.json")
+    if method := recognise.quantiser(config, source.names()):
+        config["quantization_config"] = {"quant_method": method}
     generation = folder / "generation_config.json"
     ends = _ids(config.get("eos_token_id"))
     if generation.is_file():
         ends |= _ids(read_json(generation).get("eos_token_id"))
     mark = _folder_mark(folder, source)
-    return Checkpoint(folder, MappingProxyType(config), source, mark, ends, "folder")
+    tensors = _usual_names(source, config)
+    settled, notes = settle(config, tensors)
+    return Checkpoint(
+        folder, MappingProxyType(settled), tensors, mark, ends, "folder", notes=notes, stored=matrices(tensors)
+    )
+
+
+def _usual_names(source: StoredSource, config: Mapping[str, object]) -> StoredSource:
+    """The source under the names of a whole model: a bare decoder's lack `model.`, of a tied pair the head alone may be
+    there."""
+    theirs = {name: name for name in source.names()}
+    if "layers.0.input_layernorm.weight" in theirs and not any(name.startswith("model.") for name in theirs):
+        theirs = {name if name.startswith("lm_head.") else f"model.{name}": name for name in theirs}
+    if EMBEDDING not in theirs and HEAD in theirs and config.get("tie_word_embeddings") is True:
+        theirs[EMBEDDING] = theirs.pop(HEAD)
+    return source if all(new == old for new, old in theirs.items()) else Renamed(source, theirs)
 
 
 def _open_gguf(path: Path) -> Checkpoint:
     file = open_gguf(path)
+    if what := recognise.gguf_kind(file.metadata, file.tensors):
+        raise LoadError(f"{path} is {what}")
     arch = gguf_config.architecture(file.metadata, str(path))
-    config = gguf_config.to_hf(file)
+    said = gguf_config.to_hf(file)
+    config, notes = settle(said, GGUFSource(file, 1, 1, permuted=False))
     heads, kv_heads = config["num_attention_heads"], config["num_key_value_heads"]
     if not isinstance(heads, int) or not isinstance(kv_heads, int) or heads < 1 or kv_heads < 1:
         raise LoadError(f"{path}: head counts are {heads!r} and {kv_heads!r} (allowed: positive integers)")
     source = GGUFSource(file, heads, kv_heads, permuted=arch == "llama")
     ends = gguf_config.eos_ids(file.metadata)
     meta = MappingProxyType(dict(file.metadata))
-    return Checkpoint(path, MappingProxyType(config), source, _gguf_mark(file), ends, "gguf", meta)
+    mark, notes = _gguf_mark(file), (*file.notes, *notes)
+    return Checkpoint(path, MappingProxyType(config), source, mark, ends, "gguf", meta, notes, matrices(source))
 
 
 def _ids(value: object) -> frozenset[int]:
@@ -115,10 +143,9 @@ def _ids(value: object) -> frozenset[int]:
 
 
 def _gguf_mark(file: GGUFFile) -> str:
-    digest = hashlib.sha256(file.head() + str(file.size).encode())
-    start, end = len(file.head()), file.size
-    for at in (start, (start + end) // 2, max(start, end - _SAMPLE)):
-        digest.update(file.peek(at, _SAMPLE))
+    digest = hashlib.sha256()
+    for sample in file.samples(_SAMPLE):
+        digest.update(sample)
     return digest.hexdigest()[:16]
 
 

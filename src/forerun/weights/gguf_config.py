@@ -37,15 +37,19 @@ def architecture(metadata: Mapping[str, object], where: str) -> str:
     if got not in ARCHITECTURES:
         allowed = ", ".join(ARCHITECTURES)
         raise LoadError(
-            f"{where}: general.architecture is {repr(got)[:80]} (allowed: {allowed}); use one of those models"
+            f"{where}: general.architecture is {repr(got)[:80]} (allowed: {allowed}); use one of those models, or this "
+            "one's transformers folder with --runtime hf"
         )
     return str(got)
 
 
 def eos_ids(metadata: Mapping[str, object]) -> frozenset[int]:
-    """The end-of-text, end-of-turn and end-of-message ids the file names; possibly none."""
+    """The end-of-text, end-of-turn and end-of-message ids the file names; possibly none. Odd ones are its tokenizer's
+    to judge."""
     found = (metadata.get(f"tokenizer.ggml.{key}") for key in _EOS)
-    return frozenset(i for i in found if isinstance(i, int) and not isinstance(i, bool) and i >= 0)
+    tokens = metadata.get("tokenizer.ggml.tokens")
+    size = len(tokens) if isinstance(tokens, list) else 1 << 31
+    return frozenset(i for i in found if isinstance(i, int) and not isinstance(i, bool) and 0 <= i < size)
 
 
 def to_hf(file: GGUFFile) -> dict[str, object]:
@@ -59,6 +63,8 @@ def to_hf(file: GGUFFile) -> dict[str, object]:
     config: dict[str, object] = {"model_type": arch, "hidden_act": "silu"}
     for key, ours in _REQUIRED.items():
         config[key] = _same(_need(meta, f"{arch}.{ours}", where), f"{arch}.{ours}", where)
+        if isinstance(config[key], bool) or not isinstance(config[key], float if key == "rms_norm_eps" else int):
+            raise LoadError(f"{where}: {arch}.{ours} is {repr(config[key])[:80]} (allowed: a number); convert it again")
     kv = meta.get(f"{arch}.attention.head_count_kv", config["num_attention_heads"])
     config["num_key_value_heads"] = _same(kv, f"{arch}.attention.head_count_kv", where)
     config["vocab_size"] = file.tensors["token_embd.weight"].shape[0]

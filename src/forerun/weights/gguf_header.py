@@ -16,12 +16,14 @@ from gguf.constants import GGMLQuantizationType
 
 from forerun.core.errors import LoadError
 from forerun.weights.dequant import kind_of, nbytes
+from forerun.weights.recognise import placeholder
 
 _SCALARS = {
     0: "<u1", 1: "<i1", 2: "<u2", 3: "<i2", 4: "<u4", 5: "<i4", 6: "<f4", 7: "<u1", 10: "<u8", 11: "<i8", 12: "<f8",
 }  # fmt: skip
 _BOOL, _STRING, _ARRAY = 7, 8, 9
 _LONGEST_ARRAY = 1 << 22  # elements; the largest vocabularies in use have about 300,000 tokens
+_DEEPEST = 4  # arrays within arrays
 _LONGEST_NAME = 1024
 _OLDER = {b"GGML", b"lmgg", b"GGMF", b"fmgg", b"GGJT", b"tjgg", b"GGLA", b"algg"}
 _AGAIN = "the file is cut short or damaged: download it again"
@@ -40,17 +42,24 @@ class TensorInfo:
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """A whole GGUF header: metadata by key, tensors by their GGUF name, and where the data begins (bytes)."""
+    """A whole GGUF header: metadata by key, tensors by their GGUF name, and where the data begins (bytes).
+
+    A value that should be text and is not UTF-8 stays bytes, for its reader to judge; arrays of arrays, which no model
+    needs, are skipped. `notes` tell of both.
+    """
 
     version: int
     metadata: dict[str, object]
     tensors: dict[str, TensorInfo]
     data_start: int
+    notes: tuple[str, ...] = ()
 
 
 class _Cursor:
     def __init__(self, data: mmap | bytes, where: str) -> None:
         self.data, self.where, self.size, self.at, self.part = data, where, len(data), 0, "metadata"
+        self.notes: list[str] = []
+        self._nested = 0
 
     def skip(self, count: int) -> int:
         start = self.at
@@ -71,44 +80,62 @@ class _Cursor:
         return self.number("<Q", 8)
 
     def name(self, what: str) -> str:
-        got = self.text(what)
+        got = self.text()
+        if isinstance(got, bytes):
+            raise LoadError(f"{self.where}: {what} is not UTF-8 text; {_AGAIN}")
         if len(got) > _LONGEST_NAME:
             raise LoadError(f"{self.where}: {what} has {len(got)} characters (allowed: {_LONGEST_NAME}); {_AGAIN}")
         return got
 
-    def text(self, what: str) -> str:
+    def text(self) -> str | bytes:
         length = self.u64()
         start = self.skip(length)
+        raw = self.data[start : start + length]
         try:
-            return self.data[start : start + length].decode("utf-8")
+            return raw.decode("utf-8")
         except UnicodeDecodeError:
-            raise LoadError(f"{self.where}: {what} is not UTF-8 text; {_AGAIN}") from None
+            return raw
 
     def value(self, key: str, kind: int) -> object:
         if kind == _STRING:
-            return self.text(f"metadata {key!r}")
+            got = self.text()
+            if isinstance(got, bytes):
+                self.notes.append(f"metadata {key!r} is not UTF-8 text")
+            return got
         if kind == _ARRAY:
             inner, count = self.u32(), self.u64()
             return self.array(key, inner, count)
         if kind not in _SCALARS:
             raise LoadError(f"{self.where}: metadata {key!r} has value type {kind} (allowed: 0 to 12); {_AGAIN}")
         dtype = np.dtype(_SCALARS[kind])
-        got = np.frombuffer(self.data, dtype, 1, self.skip(dtype.itemsize))[0].item()
-        return bool(got) if kind == _BOOL else got
+        number = np.frombuffer(self.data, dtype, 1, self.skip(dtype.itemsize))[0].item()
+        return bool(number) if kind == _BOOL else number
 
-    def array(self, key: str, inner: int, count: int) -> list[object]:
-        if count > _LONGEST_ARRAY or (inner not in _SCALARS and inner != _STRING):
+    def array(self, key: str, inner: int, count: int, depth: int = 1) -> list[object]:
+        known = inner in _SCALARS or inner == _STRING or (inner == _ARRAY and depth < _DEEPEST)
+        if count > _LONGEST_ARRAY or (count and not known):
             raise LoadError(
-                f"{self.where}: metadata {key!r} is an array of {count} values of type {inner} (allowed: numbers "
-                f"and strings, at most {_LONGEST_ARRAY}); {_AGAIN}"
+                f"{self.where}: metadata {key!r} is an array of {count} values of type {inner} (allowed: numbers, "
+                f"strings and arrays of them, at most {_LONGEST_ARRAY}); {_AGAIN}"
             )
-        if inner == _STRING:
-            if count * 8 > self.size - self.at:  # each string has an 8-byte length: refuse before looping
+        if not count:
+            return []
+        if inner in (_STRING, _ARRAY):
+            if count * 8 > self.size - self.at:  # each has an 8-byte length: refuse before looping
                 self.skip(count * 8)
-            return [self.text(f"metadata {key!r}") for _ in range(count)]
+            return [self.text() if inner == _STRING else self._skipped(key, depth) for _ in range(count)]
         dtype = np.dtype(_SCALARS[inner])
         values = np.frombuffer(self.data, dtype, count, self.skip(count * dtype.itemsize))
         return list((values != 0).tolist() if inner == _BOOL else values.tolist())
+
+    def _skipped(self, key: str, depth: int) -> object:
+        """None for an array within an array, which is gone over; all of them together are bounded like one."""
+        if (said := f"metadata {key!r} is an array of arrays") not in self.notes:
+            self.notes.append(said)
+        inner, count = self.u32(), self.u64()
+        self._nested += 1 + count
+        self.array(key, inner, count if self._nested <= _LONGEST_ARRAY else _LONGEST_ARRAY + 1, depth + 1)
+        return None
 
 
 def _check_magic(data: mmap | bytes, where: str) -> None:
@@ -119,6 +146,8 @@ def _check_magic(data: mmap | bytes, where: str) -> None:
         return
     if len(data) < 24:
         raise LoadError(f"{where} is too short for a GGUF file: {len(data)} bytes, starting {head!r}; {_AGAIN}")
+    if what := placeholder(bytes(data[:64])):
+        raise LoadError(f"{where} is {what}")
     found = f"{where} is not a GGUF file: it starts with {head[:4]!r}, not b'GGUF'"
     if head[:4] in _OLDER:
         raise LoadError(f"{found}: an older GGML format, which cannot be read; get the model as GGUF")
@@ -197,4 +226,5 @@ def parse(data: mmap | bytes, where: str) -> Header:
     step = _alignment(metadata, where)
     start = -(-cursor.at // step) * step
     infos = (TensorInfo(n, s, k, start + at, nbytes(n, s, k)) for n, s, k, at in entries)
-    return Header(version, metadata, _placed(infos, where, cursor.size, start), start)
+    notes = tuple(f"{said} and is not read" for said in cursor.notes)
+    return Header(version, metadata, _placed(infos, where, cursor.size, start), start, notes)

@@ -7,6 +7,7 @@ never needs to know where its weights came from. Other architectures are stored 
 
 import math
 import re
+from collections.abc import Iterator
 
 import numpy as np
 import torch
@@ -90,6 +91,15 @@ class GGUFSource:
             order = unpermute(torch.arange(rows.shape[0]), heads).numpy()
             rows = np.ascontiguousarray(rows[order])
         return info.kind.name, rows
+
+    def chunks(self, name: str) -> Iterator[torch.Tensor]:
+        """The tensor in one piece, as float32."""
+        yield self.load(name).float()
+
+    def stored(self, name: str) -> tuple[str, int]:
+        """The name of the tensor's type, and its bytes."""
+        info = self._file.tensors[self._names[name]]
+        return info.kind.name, info.size
 
     def _interleaved(self, name: str, rows: int) -> int:
         """The heads whose rows this tensor has interleaved; 0 if it has not."""

@@ -4,7 +4,9 @@ A model takes every tensor by name and shape and then calls `finish`: a tensor t
 another shape, or is left over is an error. Silent re-initialisation is the field's worst loading bug.
 """
 
+import math
 import re
+from collections.abc import Iterator, Mapping
 from typing import Protocol
 
 import numpy as np
@@ -13,7 +15,9 @@ import torch
 
 from forerun.core.errors import LoadError
 
-_HARMLESS = re.compile(r"(^|\.)rotary_emb\.inv_freq$|(^|\.)(masked_bias|attn\.bias)$|^lm_head\.weight$")
+_HARMLESS = re.compile(
+    r"(^|\.)rotary_emb\.(inv_freq|cos_cached|sin_cached)$|(^|\.)(masked_bias|attn\.bias)$|^lm_head\.weight$"
+)
 
 Raw = tuple[str, npt.NDArray[np.uint8]]
 """GGML's name of a block format, and the blocks [rows, bytes per row] as the file has them (not writable)."""
@@ -33,6 +37,52 @@ class TensorSource(Protocol):
 
     def raw(self, name: str) -> Raw | None:
         """The tensor's blocks as the file holds them, if it holds blocks; None if it holds floats."""
+
+
+class StoredSource(TensorSource, Protocol):
+    """A source whose tensors lie in files."""
+
+    def chunks(self, name: str) -> Iterator[torch.Tensor]:
+        """The tensor's rows as float32, in pieces."""
+
+    def stored(self, name: str) -> tuple[str, int]:
+        """The name of the tensor's type in the file, and its bytes there."""
+
+
+class Renamed:
+    """A source under other names: `theirs` maps each new name to the source's own."""
+
+    def __init__(self, source: StoredSource, theirs: Mapping[str, str]) -> None:
+        self._source, self._theirs = source, dict(theirs)
+
+    def names(self) -> frozenset[str]:
+        return frozenset(self._theirs)
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        return self._source.shape(self._theirs[name])
+
+    def load(self, name: str) -> torch.Tensor:
+        return self._source.load(self._theirs[name])
+
+    def raw(self, name: str) -> Raw | None:
+        return self._source.raw(self._theirs[name])
+
+    def chunks(self, name: str) -> Iterator[torch.Tensor]:
+        return self._source.chunks(self._theirs[name])
+
+    def stored(self, name: str) -> tuple[str, int]:
+        return self._source.stored(self._theirs[name])
+
+
+def matrices(source: StoredSource) -> dict[str, tuple[int, int]]:
+    """Of the source's matrices, by type: how many values they hold, and how many bytes those take in their file."""
+    found: dict[str, tuple[int, int]] = {}
+    for name in source.names():
+        if len(shape := source.shape(name)) > 1:
+            kind, nbytes = source.stored(name)
+            values, held = found.get(kind, (0, 0))
+            found[kind] = values + math.prod(shape), held + nbytes
+    return found
 
 
 class Take:

@@ -11,6 +11,7 @@ from forerun.lab.shapes import is_random
 from forerun.lab.subject import Subject
 from forerun.targets.native_runner import NativeRunner
 from forerun.targets.paged import PagedTarget
+from forerun.weights.parts import lone_gguf
 from forerun.weights.pull import home, resolve
 
 CONVERTED = {"bf16": "BF16", "int8": "Q8_0"}
@@ -33,9 +34,7 @@ def model_path(bench: Bench) -> Path:
     model = bench.base.config.model
     if is_random(model):
         raise SpecError(f"other engines read files, and {model} is in none: leave --baseline out")
-    path = resolve(model).resolve()
-    files = list(path.glob("*.gguf")) if path.is_dir() else []
-    return files[0] if len(files) == 1 and not any(path.glob("*.safetensors")) else path
+    return lone_gguf(resolve(model).resolve())
 
 
 def for_transformers(bench: Bench) -> Reads:
@@ -70,7 +69,7 @@ def _notes(bench: Bench) -> str:
     """Where we do not keep what the file holds, and why."""
     target = bench.target
     runner = target.runner if isinstance(target, PagedTarget) else None
-    return "; ".join(runner.packed.notes) if isinstance(runner, NativeRunner) else ""
+    return "; ".join(runner.packed.reasons) if isinstance(runner, NativeRunner) else ""
 
 
 def _named(subject: Subject) -> str:
