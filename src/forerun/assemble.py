@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import cast, get_args
 
 import torch
+from torch import Tensor
 
 from forerun.control.fixed import Fixed
 from forerun.core import notes
@@ -33,6 +34,7 @@ from forerun.models.opening import open_model, tokenizer_of, words_of
 from forerun.targets.choice import KV, Choice, Dtype, Runtime, Weights, Wish, choose
 from forerun.targets.paged import PagedTarget
 from forerun.targets.threads import use_threads
+from forerun.text.pairing import shown, unlike
 from forerun.text.words import TextWords
 from forerun.verify.names import verifier
 from forerun.weights.parts import lone_gguf, part_names
@@ -115,7 +117,7 @@ def foundation(config: Config) -> Foundation:
     use_threads(config.threads, choice)
     model = opened(config.model, choice)
     words = model.words
-    target = model.target(vocab_size=words.size, kv_tokens=config.kv_tokens, max_len=config.max_len, reuse=config.reuse)
+    target = model.target(vocab_size=model.size, kv_tokens=config.kv_tokens, max_len=config.max_len, reuse=config.reuse)
     return Foundation(config, target, words, model.eos_ids | words.end_ids, model.vocabulary)
 
 
@@ -162,6 +164,13 @@ class Opened:
     eos_ids: frozenset[int]
     target: Callable[..., Target]
     vocabulary: Vocabulary = PLAIN
+    rows: int | None = None
+    """Rows of the model's table of tokens, if its files say."""
+
+    @property
+    def size(self) -> int:
+        """Ids that exist: the tokenizer's, as far as the model has rows for them."""
+        return self.words.size if self.rows is None else min(self.words.size, self.rows)
 
 
 def opened(name: str, choice: Choice) -> Opened:
@@ -175,7 +184,7 @@ def opened(name: str, choice: Choice) -> Opened:
         packed = open_model(path, choice.weights)
         notes.give(f"{packed.name}: {note}" for note in packed.notes)
         make = partial(load_native, packed, kv=choice.kv)
-        return Opened(words_of(packed), packed.eos_ids, make, NativeVocabulary())
+        return _told(Opened(words_of(packed), packed.eos_ids, make, NativeVocabulary(), _rows(packed.config)), path)
     from forerun.weights.folder import open_checkpoint
 
     checkpoint = open_checkpoint(path)
@@ -196,7 +205,19 @@ def opened(name: str, choice: Choice) -> Opened:
         from forerun.targets.load import load as load_torch
 
         make = partial(load_torch, checkpoint, dtype=choice.dtype, device=choice.device)
-    return Opened(words, checkpoint.eos_ids, make)
+    return _told(Opened(words, checkpoint.eos_ids, make, rows=_rows(checkpoint.config)), path)
+
+
+def _rows(config: Mapping[str, object]) -> int | None:
+    got = config.get("vocab_size")
+    return got if isinstance(got, int) else None
+
+
+def _told(model: Opened, path: Path) -> Opened:
+    """The model, after a note if its tokenizer has ids that it has no rows for."""
+    if model.size < model.words.size:
+        notes.give([f"{path.name}: the tokenizer has {model.words.size} ids, the model {model.size}: no more are used"])
+    return model
 
 
 def make_clock(config: Config) -> Clock:
@@ -215,8 +236,8 @@ def make_drafter(
     if name in CASCADES:
         return cast(Drafter, cls(*cascade(name, options.of, target, words, config), options))
     if name == "model":
-        draft = draft_target(options.path, options.weights, target, words, config)
-        return cast(Drafter, cls(draft, options, share(draft, target)))
+        draft, shared = draft_target(options.path, options.weights, target, words, config)
+        return cast(Drafter, cls(draft, options, share(draft, target), shared, target.spec.vocab_size))
     if name in HEADS:
         from forerun import heads  # what reads a head's files is of no use without one
 
@@ -269,20 +290,35 @@ def draft_choice(path: str, weights: str, config: Config) -> Choice:
     return replace(choice, weights=cast(Weights, weights))
 
 
-def draft_target(path: str, weights: str, target: Target, words: TextWords | None, config: Config) -> Target:
-    """A draft model, refused if its tokenizer is not the target's."""
+def draft_target(
+    path: str, weights: str, target: Target, words: TextWords | None, config: Config
+) -> tuple[Target, Tensor | None]:
+    """A draft model, refused if its tokenizer is another one than the target's, and the ids that both share; None for
+    all."""
     if not path:
         raise SpecError("the model drafter needs a model: -d model:path=PATH (a folder, a .gguf file or org/name)")
     if words is None:
         raise SpecError(f"{target.spec.name!r} has no tokenizer that a draft model's could be compared with")
     model = opened(path, draft_choice(path, weights, config))
-    difference = words.tokenizer.differences(model.words.tokenizer)
-    if difference:
+    mine, theirs = words.tokenizer, model.words.tokenizer
+    try:
+        odd = unlike(mine, theirs)
+    except SpecError as error:
         raise SpecError(
-            f"the draft model {path!r} reads text with another tokenizer than {target.spec.name!r}: {difference}; "
+            f"the draft model {path!r} reads text with another tokenizer than {target.spec.name!r}: {error}; "
             "take a draft model of the same family"
-        )
-    return model.target(vocab_size=words.size, kv_tokens=config.kv_tokens, reuse=config.reuse)
+        ) from None
+    draft = model.target(vocab_size=model.size, kv_tokens=config.kv_tokens, reuse=config.reuse)
+    if odd:
+        i = min(odd)
+        notes.give([
+            f"{draft.spec.name}: {len(odd)} special or added token(s) are not those of {target.spec.name} (id {i} is "
+            f"{shown(theirs, i)} there, {shown(mine, i)} here): never guessed"
+        ])  # fmt: skip
+    elif draft.spec.vocab_size == target.spec.vocab_size:
+        return draft, None
+    known = min(draft.spec.vocab_size, target.spec.vocab_size)
+    return draft, torch.tensor([i for i in range(known) if i not in odd])
 
 
 def check_pairing(target: Target, drafter: Drafter, verify: Verifier, plan: Plan) -> None:

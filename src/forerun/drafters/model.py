@@ -3,12 +3,17 @@
 Any causal model behind the `Target` protocol, with its own memory. It reads what it has not read of each sequence, then
 grows chains or trees, one forward a level for the whole batch. Where its memory or its context is at an end a sequence
 simply goes on without drafts. Rows come through the same parameters as the target's, so q is what was drawn from.
+
+A draft model may lack some of the target's ids, or mean another token by them: those are never guessed. Text that holds
+an id which it has no row for is not read, so that sequence goes on without drafts too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+
+from torch import Tensor
 
 from forerun.core.draft import ALL_LAWS, Draft, Law, Tree, Verdict
 from forerun.core.errors import unknown
@@ -20,6 +25,7 @@ from forerun.core.seq import Seq
 from forerun.core.work import Item
 from forerun.drafters.growth import Growth
 from forerun.drafters.ranges import number, whole
+from forerun.drafters.word_rows import WordRows
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,16 +59,24 @@ def checked(options: object, law: str, level_cost: float | None) -> None:
 
 
 class ModelDrafter:
-    """Drafts with `target`, a model of its own whose vocabulary is the verifying model's; a forward of it costs `share`
-    of that one's."""
+    """Drafts with `target`, a model of its own, a forward of which costs `share` of the verifying one's. Both have one
+    vocabulary, or share the ids `words` [W], ascending, of the verifying one's `vocab`."""
 
     name = "model"
     Options: type = ModelOptions
     taps: tuple[int, ...] = ()
 
-    def __init__(self, target: Target, options: ModelOptions | None = None, share: float = 0.0) -> None:
+    def __init__(
+        self,
+        target: Target,
+        options: ModelOptions | None = None,
+        share: float = 0.0,
+        words: Tensor | None = None,
+        vocab: int = 0,
+    ) -> None:
         self.target = target
         self.options = options or ModelOptions()
+        self._words, self._vocab = words, vocab
         self._grown_below = share if self.options.level_cost is None else self.options.level_cost
         self.laws: frozenset[Law] = frozenset({"chosen", self.options.law})
         self._open: set[Seq] = set()
@@ -86,6 +100,8 @@ class ModelDrafter:
         self._grown |= {growth.seq: growth for growth in growths}
         while growing := [growth for growth in growths if growth.frontier]:
             rows = self.target.score([growth.item(self.target.held(growth.seq)) for growth in growing], keep=True)
+            if self._words is not None:
+                rows = WordRows.among(rows, self._words, self._vocab)
             for i, growth in enumerate(growing):
                 growth.grow(rows, i, noise)
         grown = self._grown
@@ -95,7 +111,7 @@ class ModelDrafter:
         """A root with memory reserved for all that will be fed under it, or None."""
         context = self.target.spec.max_len - len(seq) + 1  # the deepest node is never fed
         depth = min(plan.depth, seq.room, context)
-        if context <= 0:
+        if context <= 0 or self._foreign(seq):
             self.end(seq)
         if depth <= 0 or plan.nodes == 0 or seq not in self._open:
             return None
@@ -103,6 +119,12 @@ class ModelDrafter:
         growth = Growth(seq, b, depth, width, plan, self.options.law, grown=self._grown_below)
         unread = len(seq) - 1 - self.target.held(seq)
         return growth if self.target.reserve(seq, unread + growth.feeds) else None
+
+    def _foreign(self, seq: Seq) -> bool:
+        """Whether what is to be read of a sequence holds ids that this model has no row for."""
+        if self._words is None or seq not in self._open:
+            return False
+        return max(seq.tokens[self.target.held(seq) :], default=0) >= self.target.spec.vocab_size
 
     def _catch_up(self, seqs: Sequence[Seq]) -> None:
         """Read the past of these sequences until what is left fits beside their roots."""

@@ -37,6 +37,12 @@ class WordRows(Rows):
         super().__init__(items, logits, logits.shape[1], first_best=best, vocabulary=vocabulary)
         self._words, self._vocab = words, vocab
 
+    @classmethod
+    def among(cls, rows: Rows, words: Tensor, vocab: int) -> WordRows:
+        """The rows of a model of which only the ids `words`, ascending, are the target's too."""
+        logits = rows._logits[:, words.to(rows._logits.device)]
+        return cls(rows.items, logits, words, vocab, None, rows._vocabulary)
+
     def argmax(self, b: int, node: int) -> int:
         if self._edits(b):
             return super().argmax(b, node)

@@ -71,7 +71,7 @@ class Tokenizer:
         """Finds every added token in a text."""
         self._marked: tuple[str, tokenizers.Tokenizer, dict[int, int]] | None = None
         self._lock = Lock()
-        self._fingerprint = _digest(self._identity(i) for i in range(self.size))
+        self._fingerprint = _digest(self.identity(i) for i in range(self.size))
 
     def state(self) -> dict[str, Any]:
         """All of it as JSON values, for `from_state`."""
@@ -231,16 +231,21 @@ class Tokenizer:
         if self.fingerprint == other.fingerprint:
             return None
         for i in range(min(self.size, other.size)):
-            mine, theirs = self._identity(i), other._identity(i)
+            mine, theirs = self.identity(i), other.identity(i)
             if mine != theirs:
                 return f"id {i} is {_show(mine)} in one tokenizer and {_show(theirs)} in the other"
         short, long = sorted((self, other), key=lambda t: t.size)
-        extra = _show(long._identity(short.size))
+        extra = _show(long.identity(short.size))
         return f"one tokenizer has {short.size} ids, the other {long.size}: id {short.size} is {extra} there"
 
-    def _identity(self, token: int) -> bytes:
+    def identity(self, token: int) -> bytes:
+        """What an id is: its bytes, or a special one's name; empty for ids that are none."""
         name = self._names.get(token)
-        return self._pieces[token] if name is None else name.encode("utf-8", "surrogatepass")
+        return self.token_bytes(token) if name is None else name.encode("utf-8", "surrogatepass")
+
+    def ordinary(self, token: int) -> bool:
+        """Whether an id is a token of the vocabulary itself: not special, and not added to it."""
+        return bool(self.token_bytes(token)) and token not in self._backend.get_added_tokens_decoder()
 
 
 def load_backend(text: str, where: str) -> tokenizers.Tokenizer:

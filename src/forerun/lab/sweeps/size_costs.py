@@ -124,7 +124,8 @@ def draft_model(bench: Bench, spec: str) -> Target | None:
         return None
     path = str(values.get("path", ""))
     if not is_random(path):
-        return draft_target(path, str(values.get("weights", "auto")), bench.target, bench.base.words, bench.base.config)
+        weights = str(values.get("weights", "auto"))
+        return draft_target(path, weights, bench.target, bench.base.words, bench.base.config)[0]
     draft = random_target(replace(bench.base.config, model=path))
     if draft.spec.vocab_size != bench.target.spec.vocab_size:
         raise SpecError(
