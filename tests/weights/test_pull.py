@@ -128,6 +128,7 @@ def test_hub_failures_are_one_line(monkeypatch, tmp_path):
     def fail(*args, **options):
         raise ConnectionError("no route\nand more")
 
+    monkeypatch.setattr(huggingface_hub, "list_repo_files", lambda name: ["model.safetensors"])
     monkeypatch.setattr(huggingface_hub, "snapshot_download", fail)
     with pytest.raises(LoadError, match="no route"):
         pull.resolve("some/model")
@@ -136,8 +137,7 @@ def test_hub_failures_are_one_line(monkeypatch, tmp_path):
         huggingface_hub, "snapshot_download", lambda name, **o: seen.update(name=name, **o) or str(tmp_path)
     )
     assert pull.resolve("some/model") == tmp_path
-    assert "*.safetensors" in seen["allow_patterns"]
-    assert not any(p.endswith(".bin") for p in seen["allow_patterns"])
+    assert seen["allow_patterns"] == ["model.safetensors"]
     assert pull.resolve_head("some/head") == tmp_path
     assert {"head.json", "pytorch_model.bin", "medusa_lm_head.pt", "config.json"} <= set(seen["allow_patterns"])
     with pytest.raises(SpecError, match="owner/name"):

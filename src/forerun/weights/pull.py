@@ -7,27 +7,20 @@ each try writes to a name of its own, so two processes pulling at once do no har
 
 import hashlib
 import os
-import re
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
 import zipfile
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
 from forerun.core.errors import CapacityError, LoadError, SpecError, unknown
 from forerun.core.locked import locked
+from forerun.weights.hub import fetch, fetch_head, hub_name
 
-_PATTERNS = [
-    "config.json", "generation_config.json", "tokenizer*", "special_tokens_map.json", "chat_template*",
-    "*.safetensors", "*.safetensors.index.json", "*.gguf",
-]  # fmt: skip
-_HEAD_PATTERNS = ["head.json", "pytorch_model.bin", "medusa_lm_head.pt"]
-_REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 _PULL_LIMIT_S = 1800
 
 
@@ -67,8 +60,9 @@ def _expanded(path: str) -> Path:
 def resolve(model: str) -> Path:
     """The file or folder behind a model name, downloading it if needed.
 
-    Accepts a known name, an existing path, or `owner/name` on the Hugging Face hub. Raises SpecError for
-    anything else, LoadError when a download fails or is not what was published, CapacityError without space.
+    Accepts a known name, an existing path, or a name on the Hugging Face hub: `owner/name`, `owner/name:Q4_K_M` or
+    `owner/name/file.gguf`. Raises SpecError for anything else, LoadError when a download fails or is not what was
+    published, CapacityError without space.
     """
     if model in known:
         return _pull(model, known[model])
@@ -78,19 +72,24 @@ def resolve(model: str) -> Path:
             return path
     except (OSError, ValueError) as error:
         raise SpecError(f"model {model[:80]!r} is not a usable path ({error})") from error
-    if path.suffix in (".gguf", ".safetensors") or model.startswith((".", "/", "~")):
+    named = None if Path(path.parts[0] if path.parts else "").is_dir() and path.suffix else hub_name(model)
+    if model.startswith((".", "/", "~")) or (path.suffix in (".gguf", ".safetensors") and not (named and named[1])):
         raise SpecError(f"model file {model!r} does not exist; check the path")
-    if _REPOSITORY.fullmatch(model):
-        return _snapshot(model)
-    raise SpecError(f"{unknown('model', model, known)}; or pass an existing path, or owner/name on the hub")
+    if named:
+        return fetch(*named)
+    raise SpecError(
+        f"{unknown('model', model, known)}; or pass an existing path, or owner/name, owner/name:Q4_K_M or "
+        "owner/name/file.gguf on the hub"
+    )
 
 
 def resolve_head(repository: str) -> Path:
     """A drafting head on the hub, `owner/name`; pickles too, since heads are published so, and only tensors are read of
     them. Errors as for `resolve`, SpecError for what is no such name."""
-    if not _REPOSITORY.fullmatch(repository):
+    named = hub_name(repository)
+    if named is None or named[1]:
         raise SpecError(f"a head is a folder, or owner/name on the hub, got {repository[:80]!r}")
-    return _snapshot(repository, _HEAD_PATTERNS)
+    return fetch_head(repository)
 
 
 def fetched(name: str) -> Path | None:
@@ -187,24 +186,3 @@ def _copy(member: IO[bytes], out: IO[bytes], most: int) -> str:
         out.write(block)
         left -= len(block)
     return digest.hexdigest()
-
-
-def _snapshot(repository: str, more: Sequence[str] = ()) -> Path:
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import GatedRepoError, LocalEntryNotFoundError, RepositoryNotFoundError
-
-    try:
-        return Path(snapshot_download(repository, allow_patterns=[*_PATTERNS, *more]))
-    except GatedRepoError as error:
-        raise LoadError(f"{repository} is gated: accept its terms on the hub and log in") from error
-    except RepositoryNotFoundError as error:
-        raise LoadError(f"{repository} is neither a local path nor a repository you may read") from error
-    except LocalEntryNotFoundError as error:
-        raise LoadError(f"cannot reach the hub for {repository}; check the network, or pass a local folder") from error
-    except OSError as error:
-        if error.errno == 28:
-            raise CapacityError(f"the disk is full while downloading {repository}; free some space") from error
-        raise LoadError(f"cannot download {repository}: {str(error).splitlines()[0]}; try again") from error
-    except Exception as error:  # httpx, requests and xet each raise their own
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise LoadError(f"cannot download {repository}: {reason}; check the network, or pass a local folder") from error

@@ -40,8 +40,18 @@ _PICTURES = ("flux", "sd1", "sd3", "sdxl", "aura", "cosmos", "hidream", "hyvid",
 def not_a_model(folder: Path) -> str | None:
     """What a folder holds that is no model of safetensors files, and what to do; None if nothing speaks against it."""
     names = sorted(path.name for path in folder.iterdir())
+    if what := by_names(names, _values(folder / "adapter_config.json").get("base_model_name_or_path")):
+        return what
+    if any(name.endswith(".safetensors") for name in names):
+        return None
+    if inner := next(_models_below(folder), None):
+        return f"no weights itself, but a model in {inner}: pass that folder"
+    return None
+
+
+def by_names(names: Collection[str], base: object = None) -> str | None:
+    """The same of a folder with these file names; `base` is the model that an adapter in it is for, if known."""
     if "adapter_config.json" in names or "adapter_model.safetensors" in names:
-        base = _values(folder / "adapter_config.json").get("base_model_name_or_path")
         return adapter(base)
     weights = [name for name in names if name.endswith(".safetensors")]
     if weights and all(fnmatch(name, "consolidated*") for name in weights):
@@ -49,12 +59,10 @@ def not_a_model(folder: Path) -> str | None:
     if weights:
         return None
     for pattern, what in _OTHER_WEIGHTS:
-        if found := [name for name in names if fnmatch(name, pattern)]:
+        if found := sorted(name for name in names if fnmatch(name, pattern)):
             return f"{found[0]}: {what}"
     if "model_index.json" in names:
         return "a pipeline of diffusers, which makes images: forerun runs language models"
-    if inner := next(_models_below(folder, names), None):
-        return f"no weights itself, but a model in {inner}: pass that folder"
     return None
 
 
@@ -116,7 +124,7 @@ def placeholder(head: bytes) -> str | None:
     return None
 
 
-def _models_below(folder: Path, names: list[str]) -> Iterator[str]:
+def _models_below(folder: Path) -> Iterator[str]:
     """Folders in it that look like models: of a copy of the hub's cache, or of a collection."""
     for pattern in ("*/config.json", "snapshots/*/config.json", "*/*.gguf", "snapshots/*/*.gguf"):
         for path in sorted(folder.glob(pattern)):
