@@ -49,7 +49,7 @@ class Config:
     """How to build an engine. Fields are options of `forerun.load`, and most of them of the command line."""
 
     model: str
-    """`smollm2`, a folder or .gguf file, or an `org/name` of the Hugging Face hub."""
+    """`smollm2`, a folder or .gguf file, or `org/name`, `org/name:Q4_K_M` or `org/name/file.gguf` of the hub."""
     drafter: str = "none"
     """`name[:key=value,…]`; see `forerun drafters`."""
     verify: str = "auto"

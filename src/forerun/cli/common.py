@@ -38,7 +38,10 @@ def add_engine(parser: argparse.ArgumentParser) -> None:
     """Which model, drafter and machine."""
     group = parser.add_argument_group("engine")
     group.add_argument(
-        "-m", "--model", default="smollm2", help="smollm2, a folder, a .gguf file, or org/name of the hub (smollm2)"
+        "-m",
+        "--model",
+        default="smollm2",
+        help="smollm2, a folder, a .gguf file, or org/name[:Q4_K_M] of the hub (smollm2)",
     )
     group.add_argument(
         "-d", "--drafter", default="none", metavar="NAME[:KEY=VALUE,…]", help="see `forerun drafters` (none)"

@@ -13,7 +13,9 @@ from forerun.cli.tell import tell
 
 def add(parser: argparse.ArgumentParser) -> None:
     """The command's options."""
-    parser.add_argument("model", help="smollm2, or org/name of the Hugging Face hub")
+    parser.add_argument(
+        "model", help="smollm2, or org/name of the Hugging Face hub; of many .gguf files org/name:Q4_K_M"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
