@@ -29,10 +29,6 @@ class Tokens:
         self.texts: list[str] = []
         self._places: dict[int, int] = {}
         self._words = words
-        self._specials = {}
-        for name in words.tokenizer.specials.values():
-            if len(ids := words.encode(name, bos=False)) == 1:
-                self._specials[ids[0]] = name
 
     def place(self, token: int) -> int:
         """Where this token's text stands."""
@@ -46,7 +42,7 @@ class Tokens:
         raw = self._words.token_bytes(token)
         if raw:
             return visible(raw.decode("utf-8", errors="backslashreplace"))
-        return visible(self._specials.get(token, f"(token {token})"))
+        return visible(self._words.tokenizer.name(token) or f"(token {token})")
 
 
 def told(steps: Sequence[Seen], words: TextWords, stops: tuple[str, ...], prompt: Sequence[int] = ()) -> dict[str, Any]:
