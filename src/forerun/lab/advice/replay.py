@@ -27,8 +27,10 @@ from forerun.core.rows import Rows
 from forerun.core.seq import Seq, Token
 from forerun.core.vocabulary import Vocabulary
 from forerun.core.work import Item
+from forerun.engine.sound import sound
 
 _CHUNK = 512  # tokens that are read at a time
+_ANY = 1 << 31  # of the ids that a drafter may guess, none is looked up here
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +102,9 @@ def replay(
         while not seq.finished and len(seq.output) < len(known.answer):
             start = perf_counter()
             draft = drafter.draft([seq], plan, noise) if plan else Draft.roots([seq.last])
-            tree = draft.trees[0]
             spent = perf_counter() - start
+            draft = sound(draft, [seq], _ANY)  # as the engine does before it scores
+            tree = draft.trees[0]
             ahead = known.answer[len(seq.output) :]
             path = agreed(tree, ahead[:-1])
             told = _rows(seq, held, tree, path, known.hidden if drafter.taps else None)
