@@ -109,10 +109,12 @@ def test_25_nothing_is_emitted_behind_the_end(k, streamed):
         events = list(engine.stream([1], max_tokens=9))
         assert [token.id for event in events for token in event.tokens] == [5, EOS]
         assert "".join(event.text for event in events) == "a"
+        assert [token for _, token, _ in engine.parts.target.fed if token in (6, 7)] == [], "nor is it scored"
         return
     result = engine.generate([1], max_tokens=9)
     assert (result.token_ids, result.text, result.finish_reason) == ([5, EOS], "a", "stop")
     assert result.usage.completion_tokens == 2
+    assert [token for _, token, _ in engine.parts.target.fed if token in (6, 7)] == [], "nor is it scored"
     plain = scripted([5, EOS, 6, 7], vocab_size=8, words=words).generate([1], max_tokens=9)
     assert view(result) == view(plain)
 
@@ -206,13 +208,16 @@ def test_46_a_repetition_penalty_multiplies_negative_logits(k):
     assert engine.generate([3], max_tokens=3, repetition_penalty=2.0).token_ids == [0, 1, 0]
 
 
-@pytest.mark.parametrize("k", [0, 4])
+@pytest.mark.parametrize("right", [None, 0, 1, 4])
 @pytest.mark.parametrize(("bias", "token"), [({5: -100}, 6), ({7: 100}, 7)])
-def test_47_a_bias_reaches_every_row(k, bias, token):
+def test_47_a_bias_reaches_every_row(right, bias, token):
+    """Guesses that the bias makes stand lead below the root; the others are what stands without it."""
     logits = [0.0] * 8
     logits[5], logits[6] = 3.0, 2.0
-    engine = toy_engine(row_law(logits), always([5] * 4) if k else None, vocab_size=8)
-    assert engine.generate([1], max_tokens=6, logit_bias=bias).token_ids == [token] * 6
+    guess = None if right is None else always([token] * right + [5] * (4 - right))
+    result = toy_engine(row_law(logits), guess, vocab_size=8).generate([1], max_tokens=6, logit_bias=bias)
+    assert result.token_ids == [token] * 6
+    assert bool(right) == (result.stats.accepted > 0)
 
 
 @pytest.mark.parametrize("k", [0, 4])
@@ -257,15 +262,17 @@ def test_51_no_parameter_is_left_out():
 def test_51_every_parameter_is_honoured_under_speculation(name):
     changed, base = CHANGES[name]
     answers, words = [], Letters([bytes([97 + i]) for i in range(8)])
+
+    def say(guess, params):
+        engine = toy_engine(row_law(LOGITS), guess, depth=3, vocab_size=8, words=words)
+        return engine.generate([7], **{"max_tokens": 12, **params})
+
     for params in (changed, base):
-        ids = [
-            toy_engine(row_law(LOGITS), guess, depth=3, vocab_size=8, words=words)
-            .generate([7], **{"max_tokens": 12, **params})
-            .token_ids
-            for guess in (None, always([5, 5, 5]))
-        ]
-        assert ids[0] == ids[1]
-        answers.append(ids[0])
+        plain = say(None, params).token_ids
+        right = [say(guess, params) for guess in (always([5, 5, 5]), by_position(plain))]
+        assert [result.token_ids for result in right] == [plain, plain]
+        assert right[1].stats.accepted > 0 or len(plain) == 1, "rows below the root are looked at"
+        answers.append(plain)
     assert answers[0] != answers[1]
 
 

@@ -81,13 +81,24 @@ def fragmented(transformer, **options):
     return target
 
 
+def beside_a_wrong_one(tree):
+    """The chain of these tokens under a root, behind a sibling that is wrong: what stands has to be moved."""
+    root, first, *rest = tree
+    return Tree((root, (first + 1) % 32, first, *rest), (-1, 0, 0, *range(2, 2 + len(rest))))
+
+
+@pytest.mark.parametrize("shape", ["chain", "tree"])
 @pytest.mark.parametrize("padded", [False, True])
-def test_127_slots_are_looked_up_not_counted_on(transformer, padded):
+def test_127_slots_are_looked_up_not_counted_on(transformer, padded, shape):
     prefix, prompts = [9, 8, 7, 6, 5, 4], ([9, 8, 7, 6, 5, 4, 3, 1], [9, 8, 7, 6, 5, 4, 30])
     cold = [toy_engine(transformer.target(), eos_ids=()).generate(p, max_tokens=12).token_ids for p in prompts]
     target = fragmented(transformer)
     transformer.pad(target, padded)
-    guess = lambda seq: [*cold[seq.id][len(seq.output) :][:2], 31]
+
+    def guess(seq):
+        chain = [*cold[seq.id][len(seq.output) :][:2], 31]
+        return chain if shape == "chain" or seq.room < 3 else beside_a_wrong_one([seq.last, *chain[:2]])
+
     engine = toy_engine(target, guess, depth=3, eos_ids=())
     requests = [engine.add(prompts[0], max_tokens=12)]
     engine.step()
