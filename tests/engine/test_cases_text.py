@@ -119,6 +119,15 @@ def test_25_nothing_is_emitted_behind_the_end(k, streamed):
     assert view(result) == view(plain)
 
 
+@pytest.mark.parametrize("k", KS)
+def test_25_nothing_is_emitted_behind_an_end_that_was_drawn(k):
+    """A drawn end stays in the draft to be judged; where it stands the step has a token behind it."""
+    engine = toy_engine(certain([5, EOS, 6, 7]), Drawn([5, EOS, 6, 7]), depth=k)
+    result = engine.generate([1], temperature=1.0, seed=1, max_tokens=9)
+    assert (result.token_ids, result.finish_reason, result.usage.completion_tokens) == ([5, EOS], "stop", 2)
+    assert result.stats.accepted == min(k, 2)
+
+
 @pytest.mark.parametrize(("limit", "reason"), [(5, "stop"), (2, "length")])
 def test_26_the_length_cap_does_not_hide_an_earlier_stop(limit, reason):
     words = Letters([b""] * 10 + [b"x", b"y", b"##", b"p", b"q", b"r"])
