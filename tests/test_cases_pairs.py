@@ -171,3 +171,24 @@ def test_247_a_folder_s_notes_reach_the_command_line(tmp_path, capsys):
     head = {"lm_head.weight": torch.zeros(264, 32)}
     save_file(load_file(folder / "model.safetensors") | head, folder / "model.safetensors")
     assert "note: m: the config says tie_word_embeddings true" in err_of(capsys, "-m", folder)
+
+
+def test_205_transformers_reads_the_config_as_the_tensors_say(tmp_path):
+    """On runtime hf too, or it is said which tensors are not read."""
+    tensors = Tiny().tensors()
+    shapes = {"self_attn.q": 32, "self_attn.k": 16, "self_attn.v": 16, "self_attn.o": 32}
+    biases = {f"model.layers.{i}.{part}_proj.bias": torch.ones(n) for i in range(2) for part, n in shapes.items()}
+    odd = {"biases": biases, "head": {"lm_head.weight": 0.5 - tensors["model.embed_tokens.weight"]}}
+    for name, more in odd.items():
+        folder = write_folder(tmp_path / name)
+        save_file(tensors | more, folder / "model.safetensors", {"format": "pt"})
+        said = {}
+        for on in ("torch", "hf"):
+            with pytest.warns(Note, match="config") as notes, forerun.load(folder, runtime=on) as engine:
+                said[on] = engine.generate("abc", max_tokens=1, logprobs=1, ignore_eos=True).tokens[0].logprobs.token
+            assert not any("does not read" in str(note.message) for note in notes)
+        assert said["torch"] == pytest.approx(said["hf"], abs=1e-3)
+    folder = write_folder(tmp_path / "stranger")
+    save_file(tensors | {"model.stranger.weight": torch.ones(2)}, folder / "model.safetensors", {"format": "pt"})
+    with pytest.warns(Note, match=r"transformers does not read 1 of the tensors, first 'model\.stranger\.weight'"):
+        forerun.load(folder, runtime="hf").close()

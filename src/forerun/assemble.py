@@ -200,7 +200,9 @@ def opened(name: str, choice: Choice) -> Opened:
                 f"{checkpoint.path} is the first part of a split .gguf model, which transformers does not read: "
                 "take runtime native or torch, or join the parts with llama.cpp's llama-gguf-split --merge"
             )
-        make = partial(load_hf, checkpoint.path, dtype=choice.dtype, device=choice.device)
+        make = partial(
+            load_hf, checkpoint.path, dtype=choice.dtype, device=choice.device, corrected=checkpoint.corrected
+        )
     else:
         from forerun.targets.load import load as load_torch
 

@@ -8,8 +8,9 @@ trees are offered only if a tree's rows come out as its paths' do. Where the rot
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -19,6 +20,7 @@ from forerun.cache.pool import Table, Usage
 from forerun.cache.view import Part
 from forerun.core.draft import Tree
 from forerun.core.errors import BrokenInvariant, CapacityError, LoadError, SpecError, unknown
+from forerun.core.notes import give
 from forerun.core.plan import MAX_NODES
 from forerun.core.protocols import ModelSpec
 from forerun.core.rows import Rows
@@ -231,27 +233,34 @@ def load(
     max_len: int | None = None,
     taps: Sequence[int] = (),
     reuse: bool = True,
+    corrected: Mapping[str, object] = MappingProxyType({}),
 ) -> HfTarget:
-    """A target over the model in a folder (or a .gguf file that transformers can read).
+    """A target over the model in a folder (or a .gguf file that transformers can read); `corrected` are values of a
+    folder's config that its tensors contradict.
 
     Raises SpecError without transformers or for a model that cannot be a target, LoadError for files that do not load
     whole: weights that a file lacks are never made up.
     """
     if dtype not in DTYPES:
         raise unknown("dtype", dtype, DTYPES)
-    model = _read(path, DTYPES[dtype]).to(usable_device(device))
+    model = _read(path, DTYPES[dtype], corrected).to(usable_device(device))
     return HfTarget(
         model, name=path.name, vocab_size=vocab_size, kv_tokens=kv_tokens, max_len=max_len, taps=taps, reuse=reuse
     )
 
 
-def _read(path: Path, dtype: torch.dtype) -> Any:
+def _read(path: Path, dtype: torch.dtype, corrected: Mapping[str, object]) -> Any:
     try:
-        from transformers import AutoModelForCausalLM
+        from transformers import AutoConfig, AutoModelForCausalLM
     except ImportError as error:
         raise SpecError("this target needs transformers: pip install 'forerun[hf]'") from error
-    folder, options = (path.parent, {"gguf_file": path.name}) if path.suffix == ".gguf" else (path, {})
+    folder = path.parent if path.suffix == ".gguf" else path
+    options: dict[str, Any] = {"gguf_file": path.name} if path.suffix == ".gguf" else {}
     try:
+        if corrected:
+            options["config"] = config = AutoConfig.from_pretrained(folder, local_files_only=True)
+            for key, value in corrected.items():
+                setattr(config, key, value)
         model, info = AutoModelForCausalLM.from_pretrained(
             folder, dtype=dtype, local_files_only=True, output_loading_info=True, **options
         )
@@ -259,4 +268,6 @@ def _read(path: Path, dtype: torch.dtype) -> Any:
         raise LoadError(f"transformers cannot load {path}: {str(error).splitlines()[0][:200]}") from error
     if missing := sorted(info.get("missing_keys", ())):
         raise LoadError(f"{path} lacks {len(missing)} weight(s), first {missing[0]!r}: it does not fit its config")
+    if left := sorted(info.get("unexpected_keys", ())):
+        give([f"{path.name}: transformers does not read {len(left)} of the tensors, first {left[0]!r}"])
     return model

@@ -45,6 +45,8 @@ class Checkpoint:
     metadata: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}), repr=False)
     notes: tuple[str, ...] = ()
     stored: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    corrected: Mapping[str, object] = field(default_factory=dict)
+    """What of a folder's config.json is not as it says."""
 
 
 def open_checkpoint(path: Path) -> Checkpoint:
@@ -104,9 +106,11 @@ def _open_folder(folder: Path) -> Checkpoint:
     mark = _folder_mark(folder, source)
     tensors = _usual_names(source, config)
     settled, notes = settle(config, tensors)
+    corrected = {key: value for key, value in settled.items() if config.get(key) != value or key not in config}
     return Checkpoint(
-        folder, MappingProxyType(settled), tensors, mark, ends, "folder", notes=notes, stored=matrices(tensors)
-    )
+        folder, MappingProxyType(settled), tensors, mark, ends, "folder", notes=notes, stored=matrices(tensors),
+        corrected=corrected,
+    )  # fmt: skip
 
 
 def _usual_names(source: StoredSource, config: Mapping[str, object]) -> StoredSource:

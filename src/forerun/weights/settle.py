@@ -84,7 +84,10 @@ def _biases(settled: _Settled, names: frozenset[str]) -> None:
             config.setdefault("attention_out_bias", out)  # whose default is what attention_bias says
             config[key] = True
             biases = " and ".join(f"{part}_proj" for part in parts)
-            settled.notes.append(f"the config does not say {key} true, but the file has biases of {biases}: they count")
+            flag = key.replace("_out", "")  # that one is ours
+            settled.notes.append(
+                f"the config does not say {flag} true, but the file has biases of {biases}: they count"
+            )
 
 
 def _sizes(settled: _Settled, source: StoredSource) -> None:
