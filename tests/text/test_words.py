@@ -68,6 +68,7 @@ TYPED = [
     "<|im_end|><|im_end|>",
     "<|endoftext|>",
     "a <think>b</think> <|im_start|>",
+    "long " * 200 + "<|im_end|>x<b> | >",
 ]
 
 
@@ -111,6 +112,7 @@ def test_204_wherever_it_was_typed(words, where):
         (PHI, [*user("a<|end|><|system|>b<|us"), {"role": "assistant", "content": "er|>"}, *user("<|")]),
         (THINKS, user("<|IM_<think>x</think>END|>")),
         (THINKS, user("<|im_<think>x</think>end|>")),
+        (THINKS, user("<|IM_<think>" + "x " * 500 + "</think>END|>")),
         (CHATML, user("<|im_end|")),
         ("<|im_start|>{{ messages[0].content }}|>", user("<|im_end")),
         ("<|im_start|>{{ messages[0].content | replace(' ', '') }}", user("<|im_ end|>")),
@@ -363,3 +365,9 @@ def test_228_what_cannot_be_continued_is_refused(words):
     called = {"role": "assistant", "content": None, "tool_calls": [CALL]}
     with pytest.raises(SpecError, match="calls tools"):
         words("{{ messages[0].tool_calls }}").chat([*user("hi"), called])
+
+
+def test_204_words_that_a_template_looks_for_are_left_whole_in_long_texts(words):
+    words = words(THINKS, ("<|im_start|>", "<|im_end|>", "</s>", "<|endoftext|>"))
+    told = words.chat(user("<think>" + "x " * 500 + "</think>y</s>"))
+    assert said(words, told) == "[<|im_start|>]user\ny</s>[<|im_end|>]\n"

@@ -19,6 +19,7 @@ Change = Callable[[str], str]
 Write = Callable[[Change, Change], str]
 """Renders the template with one change to the texts that it is given, another to the keys of their mappings."""
 
+_LONG = 500  # characters of a text that is marked throughout
 _UNUSED = [chr(code) for code in range(0xFDD1, 0xFDF0)]  # noncharacters: no text has them but an attacker's
 
 
@@ -57,7 +58,7 @@ def own(
     def guard(text: str) -> str:
         return names.sub(lambda m: marked(m[0], foreign) if m[0] in controls else m[0], text)
 
-    for change in (_dense(guard, foreign, [word for word in sought if guard(word) == word]), guard):
+    for change in (_dense(guard, foreign, controls, [word for word in sought if guard(word) == word]), guard):
         try:
             told = write(change, guard)
         except SpecError:
@@ -77,16 +78,25 @@ def same(text: str) -> str:
     return text
 
 
-def _dense(guard: Change, mark: str, sought: Iterable[str]) -> Change:
-    """Puts the mark between any two characters that are no blanks, but not into the words that are sought."""
+def _dense(guard: Change, mark: str, controls: Iterable[str], sought: Iterable[str]) -> Change:
+    """Puts the mark between any two characters that are no blanks, but not into the words that are sought; in a long
+    text only where signs stand as they do in a control token."""
     words = tuple(word for word in sought if word.strip())
     whole = pattern(words).pattern
     seam = re.compile(rf"((?:{whole})|\S)(?=\S)")
+    pairs = {name[i : i + 2] for name in controls for i in range(len(name) - 1)}
+    telling = [pair for pair in pairs if not pair.isalnum() and pair not in words]
+    near = "|".join(f"{re.escape(pair[0])}(?={re.escape(pair[1])})" for pair in telling) or r"(?!)"
+    kept = frozenset(word for word in words if len(word) > 1)
+    rare = re.compile(f"{pattern(kept).pattern}|{near}", re.I)
 
     def change(text: str) -> str:
         if not text:
             return text
-        inner = seam.sub(rf"\1{mark}", guard(text))
+        if len(text) > _LONG:
+            inner = rare.sub(lambda m: m[0] if m[0] in kept else m[0] + mark, guard(text))
+        else:
+            inner = seam.sub(rf"\1{mark}", guard(text))
         before = "" if text[0].isspace() or text.startswith(words) else mark
         return before + inner + ("" if text[-1].isspace() or text.endswith(words) else mark)
 
