@@ -111,6 +111,17 @@ def test_readings_are_as_large_as_the_weights_and_beyond_the_caches():
     assert bandwidth.to_json()["like_weights"] == 4.0
 
 
+def test_251_the_best_reading_counts_and_no_model_is_faster_than_memory():
+    speeds = iter([2e9, 1e9, 4e9, 1e9, 3e9, 2e9])
+    bandwidth = Bandwidth(100 << 20, lambda nbytes, seconds: next(speeds), cache_bytes=96 << 20)
+    for _ in range(3):
+        bandwidth.measure()
+    assert bandwidth.to_json()["like_weights"] == 4.0
+    assert bandwidth.to_json()["beyond_caches"] == 2.0
+    assert bandwidth.share(3e9, 1.0) == 0.75
+    assert bandwidth.share(4e9, 1.0) == bandwidth.share(6.72e9, 1.0) == 1.0
+
+
 @pytest.mark.parametrize(
     ("files", "size"), [({}, None), ({"0": "48K", "1": "2048K", "3": "260M"}, 260 << 20), ({"0": "odd"}, None)]
 )

@@ -162,6 +162,25 @@ def test_the_view_says_where_the_limit_is(found):
     assert "1.30 (1.10..1.50)" in said
 
 
+@pytest.mark.parametrize(
+    ("speed", "share", "said"),
+    [
+        (1e9, 0.8333, "one row reaches 83% of that speed"),
+        (0.5e9, 1.0, "one row reads 0.833 GB/s, faster than the probe did: that is taken for the bandwidth"),
+        (10e9, 0.0833, "one row reaches 8% of that speed"),
+    ],
+)
+def test_251_a_forward_that_reads_faster_than_the_probe_is_the_bandwidth(speed, share, said):
+    subject = Subject(toy(), "torch", "bf16", {}, "bf16", "avx2", 2, 9_000_000, 125_000)
+    bandwidth = Bandwidth(subject.weight_bytes, lambda nbytes, seconds: speed, cache_bytes=4 << 20)
+    bandwidth.measure()
+    found = figures(subject, Grid((1, 16), (1, 4), (8,), 3), Samples(SECONDS), bandwidth)
+    assert (found["bandwidth_share"], found["row_gb_s"]) == (share, 0.833)
+    text = spoken(view(json.loads(json.dumps(found))))
+    assert said in text
+    assert "of that speed" not in text or share < 1
+
+
 def test_the_chart_has_a_line_for_each_batch_and_context(found):
     (chart,) = [shown for shown in view(found) if isinstance(shown, Chart)]
     assert chart.log_x

@@ -34,6 +34,7 @@ def figures(subject: Subject, grid: Grid, samples: Samples, bandwidth: Bandwidth
         "context": context,
         "ms_by_rows": {str(rows): ms(seconds) for rows, seconds in curve.by_rows(batch, context).items()},
         "bandwidth_share": share(subject, samples, bandwidth, Point(1, batch, context)),
+        "row_gb_s": speed(subject, samples, Point(1, batch, context)),
         "bandwidth_gb_s": bandwidth.to_json(),
         "weight_bytes": subject.weight_bytes,
         "kv_bytes_per_token": subject.token_bytes,
@@ -54,8 +55,19 @@ def share(subject: Subject, samples: Samples, bandwidth: Bandwidth, point: Point
     """Part of the memory bandwidth that a forward of one row reaches; None where it was not measured."""
     if point not in samples.seconds:
         return None
-    read = subject.weight_bytes + subject.token_bytes * point.batch * point.context
-    return round(bandwidth.share(read, median(samples.seconds[point])), 4)
+    return round(bandwidth.share(_read(subject, point), median(samples.seconds[point])), 4)
+
+
+def speed(subject: Subject, samples: Samples, point: Point) -> float | None:
+    """10^9 bytes a second that a forward of one row reads; None where it was not measured."""
+    if point not in samples.seconds:
+        return None
+    return round(_read(subject, point) / median(samples.seconds[point]) / 1e9, 3)
+
+
+def _read(subject: Subject, point: Point) -> int:
+    """Bytes that a forward reads: all weights, and the keys and values of every sequence."""
+    return subject.weight_bytes + subject.token_bytes * point.batch * point.context
 
 
 def ms(seconds: float) -> float:
@@ -138,10 +150,13 @@ def _memory(f: Mapping[str, Any]) -> list[str]:
     read = f["bandwidth_gb_s"]
     fit = {None: "the size of the last-level cache is not known", True: "they fit", False: "they do not fit"}
     cache = f"the last-level cache has {f['cache_bytes'] / 1e6:.0f} MB: " if f["cache_bytes"] else ""
-    reached = f["bandwidth_share"]
+    reached, own = f["bandwidth_share"], f.get("row_gb_s")
+    said = [] if reached is None else [f"one row reaches {reached:.0%} of that speed over a buffer like the weights"]
+    if own is not None and own > read["like_weights"]:
+        said = [f"one row reads {own} GB/s, faster than the probe did: that is taken for the bandwidth"]
     return [
         f"weights {f['weight_bytes'] / 1e6:.1f} MB a forward; {cache}{fit[f['weights_fit_cache']]}",
         f"memory reads at {read['like_weights']} GB/s over a buffer like the weights, "
         f"{read['beyond_caches']} GB/s over one beyond the caches",
-        *([] if reached is None else [f"one row reaches {reached:.0%} of that speed over a buffer like the weights"]),
+        *said,
     ]
