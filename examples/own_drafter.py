@@ -65,7 +65,8 @@ class BigramDrafter:
         """Nothing to learn here: the next draft reads the grown text."""
 
     def end(self, seq: Seq) -> None:
-        del self.after[seq], self.learnt[seq]
+        self.after.pop(seq, None)
+        self.learnt.pop(seq, None)
 
 
 def by_name() -> forerun.Engine:

@@ -7,6 +7,8 @@ The grid is named and small here; `make test-full` runs all of it.
 
 import itertools
 import json
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 
 import pytest
 import torch
@@ -440,6 +442,61 @@ def test_a_native_engine_draws_natively(tmp_path):
 
     with forerun.load(write_folder(tmp_path / "model", Tiny()), runtime="native") as engine:
         assert isinstance(engine.parts.vocabulary, NativeVocabulary)
+
+
+@pytest.mark.parametrize("runtime", ["torch", "native"])
+def test_212_engines_over_one_model_take_turns_and_keep_their_taps(models, runtime):
+    """Before, the second engine's taps were brought to the first's head."""
+    from forerun.assemble import engine_over, foundation
+    from forerun.testing.heads import random_config, random_head
+    from forerun.train.made import MadeHead
+
+    if runtime == "native" and ext.why_not():
+        pytest.skip("the compiled extension is not there")
+    base = foundation(Config(str(models["folder"]), runtime=runtime))
+    prompt, alone = "one two three one two three", None
+    rows, width = base.target.runner.facts.vocab_rows, base.target.spec.hidden_size
+    with ExitStack() as stack:
+        engines = [engine_over(base, "none")]
+        for kind in ("eagle3", "medusa"):
+            head = random_head(random_config(kind, rows, width), seed=3)
+            engines.append(stack.enter_context(MadeHead(head).serving(base)))
+        for engine in (*engines, *engines[::-1], *engines):
+            found = engine.generate(prompt, max_tokens=12)
+            alone = alone or found.token_ids
+            assert found.token_ids == alone
+            assert found.stats.dropped == 0
+            assert bool(found.stats.drafted) == (engine is not engines[0])
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_212_a_second_engine_is_refused_while_the_first_answers(models, elsewhere):
+    from forerun.assemble import engine_over, foundation
+
+    base = foundation(Config(str(models["folder"]), runtime="torch"))
+    first, second = engine_over(base, "ngram"), engine_over(base, "none")
+
+    def here(call, *args):
+        if not elsewhere:
+            return call(*args)
+        with ThreadPoolExecutor(1) as pool:
+            return pool.submit(call, *args).result()
+
+    text = second.generate("one two", max_tokens=8).token_ids
+    request = first.add("one two", max_tokens=8)
+    for refused in (lambda: here(second.generate, "three"), lambda: here(engine_over, base, "skip:layers=1")):
+        with pytest.raises(SpecError, match=r"another engine \(ngram\).*close that one first, or load the model again"):
+            refused()
+    first.step()
+    with pytest.raises(SpecError, match="taps cannot change"):
+        base.target.tap((1,))
+    assert not second.busy
+    while not first.finished(request):
+        first.step()
+    assert second.generate("one two", max_tokens=8).token_ids == first.collect(request).token_ids == text
+    first.add("one two")
+    first.close()
+    assert second.generate("one two", max_tokens=8).token_ids == text
 
 
 def test_several_engines_stand_on_one_model_in_turn(models):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import random
+import sys
 from itertools import pairwise
 
 import pytest
@@ -183,3 +185,51 @@ def test_integrity_under_random_use(seed: int) -> None:
         pool.close(key)
     pool.check_integrity()
     assert pool.usage.used == 0
+
+
+def test_264_an_operation_that_is_broken_off_at_any_line_is_mended():
+    """A trace function raises at each line of the pool in turn; then everything is closed, and nothing is lost."""
+
+    def play(pool):
+        for key in range(3):
+            pool.open(key, [1, 2, 3, 4, key, 5])
+            pool.grow(key, 0, 6)
+            pool.record(key, [1, 2, 3, 4, key])
+        pool.open(3, [1, 2, 3, 4, 5, 6])
+        pool.grow(3, 3, 9)
+        pool.cut(3, 2)
+        pool.close(1)
+        pool.open(4, [8] * 5)
+        pool.grow(4, 0, 12)
+
+    def broken_at(nth):
+        lines = itertools.count()
+
+        def trace(frame, event, arg):
+            if not frame.f_code.co_filename.endswith("cache/pool.py"):
+                return None
+            if event == "line" and next(lines) == nth:
+                raise KeyboardInterrupt
+            return trace
+
+        pool = BlockPool(12, 2)
+        sys.settrace(trace)
+        try:
+            play(pool)
+            return None
+        except KeyboardInterrupt:
+            return pool
+        finally:
+            sys.settrace(None)
+
+    points = 0
+    while pool := broken_at(points):
+        points += 1
+        for key in range(5):
+            pool.close(key)
+        pool.check_integrity()
+        assert pool.usage.used == 0
+        pool.open(9, [1, 2, 3, 4, 5])
+        assert pool.grow(9, 0, 24) is not None
+        pool.check_integrity()
+    assert points > 200

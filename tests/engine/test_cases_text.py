@@ -13,7 +13,7 @@ from forerun.cli.common import result_json
 from forerun.core.draft import Tree
 from forerun.core.errors import CapacityError, SpecError
 from forerun.core.params import SamplingParams
-from forerun.drafters.model import ModelDrafter
+from forerun.drafters.model import ModelDrafter, ModelOptions
 from forerun.drafters.ngram import NgramDrafter
 from forerun.drafters.prediction import PredictionDrafter
 from forerun.testing.engines import Letters, scripted, toy_engine
@@ -341,11 +341,45 @@ def test_53_a_grammar_is_never_asked_past_its_end(k, ignored):
     assert result.usage.completion_tokens == len(script)
 
 
+@pytest.mark.parametrize("temperature", [0.0, 0.9])
+@pytest.mark.parametrize("floor", [20, {"stop_token_ids": [6]}, {"ignore_eos": True}, {"logit_bias": {2: -100.0}}])
+@pytest.mark.parametrize("mask", [False, True])
+@pytest.mark.parametrize("make", [None, by_position([3, 4, EOS, 3]), "chosen", "sampled", "distinct", "foreseen"])
+def test_203_where_a_grammar_leaves_only_the_end_it_stands_before_the_floor(make, mask, floor, temperature):
+    """What is allowed are 3 and the end, then 4 and the end, then the end alone: the floor holds while it can."""
+    ask = {"min_tokens": 20, "temperature": temperature, "seed": 4, **(floor if isinstance(floor, dict) else {})}
+
+    def allowed(tokens):
+        ids = [[3, EOS], [4, EOS], [EOS]][min(len(tokens), 2)]
+        return torch.zeros(8, dtype=torch.bool).index_fill(0, torch.tensor(ids), True) if mask else ids
+
+    law = table_law(8, 3)
+    drafter = ModelDrafter(ToyTarget(law, 8), ModelOptions(law=make)) if isinstance(make, str) else make
+    result = toy_engine(law, drafter, depth=4, vocab_size=8).generate([1], allowed=allowed, max_tokens=30, **ask)
+    assert (result.token_ids, result.finish_reason) == ([3, 4, EOS], "stop")
+
+
+@pytest.mark.parametrize("k", [0, 3])
+def test_203_where_every_token_is_an_end_the_first_one_stands(k):
+    engine = toy_engine(table_law(8, 3), always([3, 4, 5]) if k else None, depth=3, vocab_size=8)
+    result = engine.generate([1], min_tokens=5, max_tokens=9, stop_token_ids=range(8))
+    assert (len(result.token_ids), result.finish_reason) == (1, "stop")
+
+
+@pytest.mark.parametrize("k", [0, 3])
+def test_203_a_grammar_that_allows_nothing_at_all_has_no_right_answer(k):
+    engine = toy_engine(table_law(8, 3), always([3, 3, 3]) if k else None, depth=3, vocab_size=8)
+    with pytest.raises(SpecError, match="allowed lets none"):
+        engine.generate([1], allowed=lambda tokens: [3] * (len(tokens) < 2), max_tokens=9, ignore_eos=True)
+
+
 @pytest.mark.parametrize("bad", [64, -1])
 def test_61_an_id_outside_the_vocabulary_ends_the_proposal(bad):
     engine = scripted([5, 6, 7], [5, bad, 6], depth=3)
-    result = engine.generate([1], max_tokens=3)
+    with pytest.warns(RuntimeWarning, match=f"'scripted'.*token {bad} "):
+        result = engine.generate([1], max_tokens=3)
     assert result.token_ids == [5, 6, 7]
+    assert result.stats.dropped == 1
     assert result.stats.drafted_at[0] >= 1
     assert len(result.stats.drafted_at) == 1
 

@@ -1,16 +1,17 @@
 """Steps that break off: a request pays for its own faults alone, and nothing half done is kept."""
 
 import itertools
+from contextlib import nullcontext
 
 import pytest
 
 from forerun.control.fixed import Fixed
-from forerun.core.draft import Draft, Tree
-from forerun.core.errors import BrokenInvariant, CapacityError, SpecError
+from forerun.core.draft import Tree
+from forerun.core.errors import CapacityError, SpecError
 from forerun.core.plan import Plan
 from forerun.drafters.model import ModelDrafter
 from forerun.testing.engines import scripted, toy_engine
-from forerun.testing.scripted import ScriptedDrafter, always
+from forerun.testing.scripted import ScriptedDrafter
 from forerun.testing.toy import ToyTarget, fixed_law, table_law
 
 V = 16
@@ -94,13 +95,14 @@ def test_a_step_that_breaks_off_anywhere_can_be_taken_again(where, when, kind):
         return result
 
     setattr(part, where, breaks)
-    broken = 0
-    while not all(map(engine.finished, requests)):
-        try:
-            engine.step()
-        except kind:
-            broken += 1
-    assert broken
+    broken, quiet = 0, part is engine.parts.drafter and kind is RuntimeError
+    with pytest.warns(RuntimeWarning, match="'model' is at fault: RuntimeError") if quiet else nullcontext():
+        while not all(map(engine.finished, requests)):
+            try:
+                engine.step()
+            except kind:
+                broken += 1
+    assert bool(broken) != quiet
     assert [engine.collect(r).token_ids for r in requests] == [alone([p, 2]) for p in range(3)]
     assert engine.parts.target.free == engine.parts.target.slots
 
@@ -163,21 +165,11 @@ def test_a_dead_end_that_is_only_guessed_is_nobodys_fault(width):
 @pytest.mark.parametrize(
     "tree", [Tree((9, 3), (-1, 0)), Tree((1, 3, 4), (-1, 2, 0)), Tree((1, 3), (-1, 0), "sampled"), Tree((), ())]
 )
-def test_a_draft_that_is_no_tree_under_the_newest_token_is_refused(tree):
+def test_a_draft_that_is_no_tree_under_the_newest_token_is_dropped(tree):
     """Scored as it is, a wrong root would change the text without a word."""
     engine = toy_engine(LAW, lambda seq: tree, vocab_size=V, eos_ids=())
-    with pytest.raises(BrokenInvariant, match="draft"):
-        engine.generate([1], max_tokens=4)
-
-
-def test_a_draft_for_another_number_of_sequences_is_refused():
-    class Short(ScriptedDrafter):
-        def draft(self, seqs, plan, noise):
-            return Draft(super().draft(seqs, plan, noise).trees[1:])
-
-    engine = toy_engine(LAW, Short(always([1])), vocab_size=V, eos_ids=())
-    with pytest.raises(BrokenInvariant, match="0 trees for 1"):
-        engine.generate([1], max_tokens=4)
+    with pytest.warns(RuntimeWarning, match="'scripted' is at fault: .*draft"):
+        assert engine.generate([1], max_tokens=4).token_ids == alone([1], 4)
 
 
 def test_drafts_that_found_no_room_give_it_back():

@@ -9,9 +9,10 @@ possible: a lone sequence then lies in one piece and its keys can be read withou
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
+from typing import Concatenate, ParamSpec, TypeVar
 
 from forerun.core.errors import BrokenInvariant, SpecError
 
@@ -19,6 +20,8 @@ ROOT = 0  # the record before the first block
 EVICT_SHARE = 8  # memory is freed by eighths of the pool, so that what follows lies in few pieces
 
 Key = tuple[int, tuple[int, ...]]
+Args = ParamSpec("Args")
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -43,6 +46,21 @@ class Usage:
     free: int
 
 
+def _changes(run: Callable[Concatenate[BlockPool, Args], T]) -> Callable[Concatenate[BlockPool, Args], T]:
+    """For what changes a pool: if it is broken off (an interruption between two lines), the next one mends first."""
+
+    def whole(self: BlockPool, /, *args: Args.args, **named: Args.kwargs) -> T:
+        if self._half_done:
+            self._mend()
+        self._half_done = True
+        result = run(self, *args, **named)
+        self._half_done = False
+        return result
+
+    whole.__doc__ = run.__doc__
+    return whole
+
+
 class BlockPool:
     """`blocks` blocks of `block_size` tokens. With `remember` off nothing outlives its owners."""
 
@@ -60,6 +78,7 @@ class BlockPool:
         self._found: dict[Key, tuple[int, int]] = {}  # -> (record, block)
         self._key_of: dict[int, Key] = {}  # recorded block -> its key
         self._next_record = ROOT + 1
+        self._half_done = False
 
     @property
     def usage(self) -> Usage:
@@ -74,6 +93,7 @@ class BlockPool:
     def __contains__(self, key: Hashable) -> bool:
         return key in self._tables
 
+    @_changes
     def open(self, key: Hashable, tokens: Sequence[int]) -> int:
         """Open a table; returns how many leading tokens are in memory already: whole blocks, never all of `tokens`."""
         if key in self._tables:
@@ -99,6 +119,7 @@ class BlockPool:
             record, block = hit
             yield record, block
 
+    @_changes
     def grow(self, key: Hashable, held: int, length: int) -> list[tuple[int, int]] | None:
         """Make room to write tokens [held, length): all or nothing, None if there is no room.
 
@@ -118,6 +139,7 @@ class BlockPool:
             table.append(self._take(table.blocks[-1] if table.blocks else None))
         return copies
 
+    @_changes
     def record(self, key: Hashable, tokens: Sequence[int]) -> None:
         """The first `len(tokens)` tokens are in memory for good: full blocks of them may be shared from now on."""
         table, size = self._tables[key], self.block_size
@@ -130,9 +152,12 @@ class BlockPool:
                 self._next_record += 1
             table.records.append(self._found[at][0])
 
+    @_changes
     def cut(self, key: Hashable, length: int) -> None:
         """Give back all blocks that hold none of the first `length` tokens."""
-        table = self._tables[key]
+        self._cut(self._tables[key], length)
+
+    def _cut(self, table: Table, length: int) -> None:
         keep = -(-length // self.block_size)
         gone = table.blocks[keep:]
         del table.blocks[keep:], table.records[length // self.block_size :]
@@ -141,10 +166,24 @@ class BlockPool:
         for block in reversed(gone):  # ends go before beginnings: a beginning without its end is still of use
             self._disown(block)
 
+    @_changes
     def close(self, key: Hashable) -> None:
-        """Give back everything a sequence has."""
-        self.cut(key, 0)
-        del self._tables[key]
+        """Give back everything a sequence has, if it is open."""
+        if key in self._tables:
+            self._cut(self._tables[key], 0)
+            del self._tables[key]
+
+    def _mend(self) -> None:
+        """Count owners anew by the tables and forget the contents of all blocks, which may be half noted."""
+        self._owners = [0] * self.blocks
+        for table in self._tables.values():
+            table.records.clear()
+            for block in table.blocks:
+                self._owners[block] += 1
+        for known in (self._remembered, self._found, self._key_of):
+            known.clear()
+        self._is_free = bytearray(not owners for owners in self._owners)
+        self._free = self._owners.count(0)
 
     def check_integrity(self) -> None:
         """Raise BrokenInvariant unless every block is free, remembered or owned as often as tables list it."""

@@ -38,6 +38,12 @@ class BrokenInvariant(ForerunError):
     """Something that must hold did not: a fault in forerun or in a plugged-in part."""
 
 
+def said(error: Exception) -> str:
+    """An exception in a line: what kind it is, unless it is one of ours, and its message."""
+    kind = "" if isinstance(error, ForerunError) else type(error).__name__
+    return ": ".join(filter(None, (kind, " ".join(str(error).split())))) or type(error).__name__
+
+
 def unknown(kind: str, got: object, allowed: Iterable[str]) -> SpecError:
     """The error for a name outside a known set, with the nearest name suggested."""
     names = sorted(allowed)

@@ -101,6 +101,23 @@ class SeededNoise:
         return torch.from_numpy(paces(weights, hashed(self._seeds[b], target_slot(position)), ids))
 
 
+class Part:
+    """The noise of a part of the batch: sequence i of the part is sequence `batch[i]`."""
+
+    def __init__(self, noise: Noise, batch: Sequence[int]) -> None:
+        self._noise = noise
+        self._batch = batch
+
+    def accept(self, b: int, slot: Slot, chance: float) -> bool:
+        return self._noise.accept(self._batch[b], slot, chance)
+
+    def pick(self, b: int, slot: Slot, weights: Tensor, ids: Tensor | None = None) -> int:
+        return self._noise.pick(self._batch[b], slot, weights, ids)
+
+    def foresee(self, b: int, position: int, weights: Tensor, ids: Tensor | None = None) -> Tensor:
+        return self._noise.foresee(self._batch[b], position, weights, ids)
+
+
 def hashed(seed: int, slot: Slot) -> int:
     """64 bits, a pure function of (seed, slot)."""
     state = seed & _MASK

@@ -56,7 +56,8 @@ class SamplingParams:
     stop_token_ids: frozenset[int] = frozenset()
     """Further ids that end the answer, beside the model's own."""
     min_tokens: int = 0
-    """No stop token can be drawn before this many tokens are out; stop texts end the answer all the same."""
+    """No stop token can be drawn before this many tokens are out, unless nothing else may follow, as where `allowed`
+    leaves the end alone; stop texts end the answer all the same."""
     max_tokens: int | None = None
     """At most this many tokens; None is up to the context's end."""
     ignore_eos: bool = False

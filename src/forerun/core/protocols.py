@@ -77,12 +77,16 @@ class Target(Protocol):
         ...
 
     def release(self, seq: Seq) -> None:
-        """Close a sequence; what it held may be shared with later ones."""
+        """Close a sequence; what it held may be shared with later ones. Nothing happens to one that is not open; one
+        whose `begin`, or whatever came after it, was broken off is closed as well."""
         ...
 
 
 class Drafter(Protocol):
-    """Guesses what comes next."""
+    """Guesses what comes next.
+
+    The engine drops whatever cannot be a guess, and after an exception begins or ends the sequences anew.
+    """
 
     name: str
     laws: frozenset[Law]
@@ -107,7 +111,7 @@ class Drafter(Protocol):
         ...
 
     def end(self, seq: Seq) -> None:
-        """A sequence ended or was preempted: forget it."""
+        """A sequence ended or was preempted: forget it, also if it is not known or its `begin` was broken off."""
         ...
 
 
@@ -167,6 +171,8 @@ class StepTrace:
     """Request and index of each sequence."""
     lengths: tuple[int, ...] = ()
     """Tokens of each sequence before it grew: the root is the last of them."""
+    dropped: tuple[str, ...] = ()
+    """What was wrong with each sequence's guess if it, or a part of it, was dropped; else nothing."""
 
 
 class Controller(Protocol):

@@ -4,14 +4,15 @@ Temperature, top-k, top-p, min-p, penalties, bias and masks are applied here, to
 that the row's own path would have in plain decoding. Greedy is the one-hot law made here, so nothing else needs a
 special case for temperature 0. Never a dense [B, N, V] of probabilities: most rows of a step are never looked at.
 
-The order is: repetition, presence and frequency penalties, bias, stop-token floor, grammar; then what
-`core/vocabulary.py` does: temperature, top-k, top-p, min-p. transformers adds its bias before the repetition penalty;
-the rest is in its order.
+The order is: repetition, presence and frequency penalties, bias, grammar, stop-token floor (where nothing but an end
+may follow, the end stands); then what `core/vocabulary.py` does: temperature, top-k, top-p, min-p. transformers adds
+its bias before the repetition penalty.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from copy import copy
 from math import isnan
 
 import numpy as np
@@ -126,6 +127,15 @@ class Rows:
         weights = np.exp((np.array(logs) - logs[0]) / params.temperature)  # these are few, and torch starts slowly
         return Support(torch.from_numpy(np.array(tokens)), torch.from_numpy(weights))
 
+    def of(self, kept: Sequence[int]) -> Rows:
+        """The rows of these items alone, which are items 0, 1, … of what is returned."""
+        view = copy(self)
+        view.items, view._first = [self.items[b] for b in kept], [self._first[b] for b in kept]
+        if self.hidden is not None:
+            parts = torch.split(self.hidden, [item.stop - item.start + item.fresh for item in self.items])
+            view.hidden = torch.cat([parts[b] for b in kept])
+        return view
+
     def logprobs(self, b: int, node: int, token: int, top: int) -> Logprobs:
         """Log-softmax of the target's own row at `token`, and its `top` likeliest tokens."""
         row = torch.log_softmax(_widened(self.raw(b, node)), -1)
@@ -157,14 +167,16 @@ def edit(row: Tensor, seq: Seq, path: Sequence[int]) -> Tensor:
     if params.logit_bias:
         values = torch.tensor(list(params.logit_bias.values()), dtype=row.dtype, device=row.device)
         row[_ids(params.logit_bias, row)] += values
-    emitted = len(seq.output) + len(path)
-    if emitted < params.min_tokens and seq.stop_ids:
-        row[_ids(seq.stop_ids, row)] = NEVER
     if params.allowed is not None and not seq.stop_ids.intersection(path):
         row = row.masked_fill(~_allowed(row, seq, path), NEVER)
-    if not row.max() > NEVER:
-        seq.error = DeadEnd("no token is left to draw: allowed, logit_bias and min_tokens exclude each other")
-        raise seq.error
+    best = float(row.max())
+    if isnan(best) or (best == NEVER and params.allowed is None):
+        raise BrokenInvariant(f"the largest of a row's logits is {best}: the model or the runtime is broken")
+    if best == NEVER:
+        raise DeadEnd(f"no token is left to draw: allowed lets none of the {row.shape[0]} tokens follow")
+    if len(seq.output) + len(path) < params.min_tokens and seq.stop_ids:
+        floored = row.index_fill(0, _ids(seq.stop_ids, row), NEVER)
+        return floored if floored.max() > NEVER else row
     return row
 
 

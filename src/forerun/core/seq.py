@@ -57,6 +57,8 @@ class SeqStats:
     drafted: int = 0
     accepted: int = 0
     emitted: int = 0
+    dropped: int = 0
+    """Steps whose guess, or a part of it, was dropped for a fault of the drafter's."""
     drafted_at: list[int] = field(default_factory=list)
     """Steps that drafted at least to depth i + 1."""
     accepted_at: list[int] = field(default_factory=list)
@@ -157,6 +159,7 @@ class Seq:
         self.stop_ids = params.stop_token_ids if endless else eos_ids | params.stop_token_ids
         self.finish_reason: FinishReason | None = None
         self.error: Exception | None = None
+        self.fault = ""
         self.output: list[Token] = []
         self.stats = SeqStats()
         self._ear = ear
@@ -213,6 +216,23 @@ class Seq:
             self.error = error
             raise
 
+    def fail(self, error: Exception) -> None:
+        """End the answer with an error of its own."""
+        self.error, self.finish_reason = error, "error"
+
+    def drop(self, fault: str) -> None:
+        """Note that a guess for this answer, or a part of one, is dropped in this step, and what was wrong with it."""
+        self.fault = self.fault or fault
+
+    def replay(self, ear: Ear | None) -> None:
+        """Hear the answer's tokens anew with a fresh ear: growing may have been broken off between two lines."""
+        output, ended = self.output, self.finish_reason
+        del self.tokens[self.prompt_len :]
+        self._histories.clear()
+        self.output, self.finish_reason, self._ear = [], None, ear
+        self.stats.emitted = self.extend(output)
+        self.finish_reason = ended or self.finish_reason
+
     def extend(self, tokens: Iterable[Token]) -> int:
         """Append tokens one by one until one of them ends the answer; returns how many were taken."""
         taken = 0
@@ -226,7 +246,10 @@ class Seq:
     def _append(self, token: Token) -> None:
         self.tokens.append(token.id)
         self.output.append(token)
-        if token.id in self.stop_ids or (self._ear is not None and self._ear.hear(token.id)):
-            self.finish_reason = "stop"
-        elif self.remaining <= 0:
-            self.finish_reason = "length"
+        try:
+            if token.id in self.stop_ids or (self._ear is not None and self._ear.hear(token.id)):
+                self.finish_reason = "stop"
+            elif self.remaining <= 0:
+                self.finish_reason = "length"
+        except Exception as error:
+            self.fail(error)

@@ -7,15 +7,15 @@ hear every verdict, so that those with a memory know what stands.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from copy import copy
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
 
 from forerun.core.draft import Draft, Law, Verdict
 from forerun.core.errors import SpecError
-from forerun.core.noise import Noise, Slot
+from forerun.core.noise import Noise, Part
 from forerun.core.plan import MAX_DEPTH, MAX_NODES, Plan
 from forerun.core.protocols import Drafter, Recalls, Remembers
 from forerun.core.rows import Rows
@@ -95,9 +95,10 @@ class FirstOf:
             drafter.accept(seqs, draft, self._tapped(rows, drafter), verdict)
 
     def end(self, seq: Seq) -> None:
-        """All end."""
-        for drafter in self.drafters:
-            drafter.end(seq)
+        """All end, whatever one of them raises."""
+        with ExitStack() as stack:
+            for drafter in self.drafters:
+                stack.callback(drafter.end, seq)
 
     def forget(self) -> None:
         """Those that remember earlier answers forget them."""
@@ -119,20 +120,3 @@ def runs_model(drafter: Drafter) -> bool:
     """Whether a drafter, or one that it is made of, has a forward of its own for each guess."""
     parts = getattr(drafter, "drafters", ())
     return bool(drafter.taps) or hasattr(drafter, "target") or any(map(runs_model, parts))
-
-
-class Part:
-    """The noise of a part of the batch: sequence i of the part is sequence `batch[i]`."""
-
-    def __init__(self, noise: Noise, batch: Sequence[int]) -> None:
-        self._noise = noise
-        self._batch = batch
-
-    def accept(self, b: int, slot: Slot, chance: float) -> bool:
-        return self._noise.accept(self._batch[b], slot, chance)
-
-    def pick(self, b: int, slot: Slot, weights: Tensor, ids: Tensor | None = None) -> int:
-        return self._noise.pick(self._batch[b], slot, weights, ids)
-
-    def foresee(self, b: int, position: int, weights: Tensor, ids: Tensor | None = None) -> Tensor:
-        return self._noise.foresee(self._batch[b], position, weights, ids)

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from forerun.core.draft import Law, Signal, Tree
+from forerun.core.errors import said
 from forerun.core.noise import Noise, draft_slot
 from forerun.core.plan import Plan
 from forerun.core.rows import DeadEnd, Rows
@@ -109,7 +110,10 @@ class Growth:
                 elif left > 0:
                     left -= self._draw(rows, i, node, min(self._room(node), left), noise)
             except DeadEnd:
-                self.seq.error = None  # a path that is only guessed; no fault of an answer that does not go there
+                pass  # a path that is only guessed; no fault of an answer that does not go there
+            except Exception as error:  # by the node's own row: no draw of a child has a say in it
+                if self.seq.error is None:  # else its hook failed, which is no fault of the model's
+                    self.seq.drop(said(error))
             if self._signals is not None and len(self._tokens) > old:
                 self._judge(rows.edited(i, self._fed[node]), range(old, len(self._tokens)))
         self._levels -= 1
@@ -120,8 +124,6 @@ class Growth:
         fed, width = self._fed[node], self._room(node)
         if self.law == "foreseen":
             self._foresee(rows, i, node, noise, width)
-        elif width == 1 and not self._grown:
-            self._add(rows.argmax(i, fed), node, 0.0)
         else:
             for token, value in zip(*rows.likeliest(i, fed, width), strict=True):
                 self._add(token, node, value)

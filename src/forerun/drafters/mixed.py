@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 
 from forerun.core.draft import Draft, Tree, Verdict
 from forerun.core.errors import SpecError
-from forerun.core.noise import Noise
+from forerun.core.noise import Noise, Part
 from forerun.core.plan import Plan
 from forerun.core.protocols import Drafter
 from forerun.core.rows import Rows
 from forerun.core.seq import Seq
-from forerun.drafters.first_of import CascadeOptions, FirstOf, Part, lesser, runs_model
+from forerun.drafters.first_of import CascadeOptions, FirstOf, lesser, runs_model
 from forerun.drafters.ranges import number
 
 _KEEPS = 0.95

@@ -84,8 +84,8 @@ class ModelDrafter:
 
     def begin(self, seq: Seq) -> None:
         """Open the sequence; it is read when a draft is first wanted."""
-        self.target.begin(seq)
         self._open.add(seq)
+        self.target.begin(seq)
 
     def read(self, rows: Rows) -> None:
         """No taps."""
@@ -152,6 +152,5 @@ class ModelDrafter:
     def end(self, seq: Seq) -> None:
         """Give the sequence's memory back."""
         self._grown.pop(seq, None)
-        if seq in self._open:
-            self._open.remove(seq)
-            self.target.release(seq)
+        self.target.release(seq)
+        self._open.discard(seq)

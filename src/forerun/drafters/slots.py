@@ -89,8 +89,8 @@ class Slots:
 
     def end(self, seq: Seq) -> None:
         """Give the sequence's memory back."""
-        if self._open.pop(seq, None) is not None:
-            self.pool.close(seq)
+        self.pool.close(seq)
+        self._open.pop(seq, None)
 
     def __contains__(self, seq: Seq) -> bool:
         return seq in self._open

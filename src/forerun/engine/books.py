@@ -41,6 +41,11 @@ def trace(
     for item in work:
         item.seq.stats.prefilled += item.stop - item.start
         item.seq.stats.spend(share)
+    seqs = [item.seq for item in work[: len(draft)]]
+    dropped = tuple(seq.fault for seq in seqs)
+    for seq in seqs:
+        seq.stats.dropped += bool(seq.fault)
+        seq.fault = ""
     return StepTrace(
         plan=plan,
         sizes=draft.sizes,
@@ -51,6 +56,7 @@ def trace(
         seconds=seconds,
         draft=draft,
         verdict=verdict,
-        answers=tuple((item.seq.id, item.seq.index) for item in work[: len(draft)]),
+        answers=tuple((seq.id, seq.index) for seq in seqs),
         lengths=tuple(item.stop + 1 for item in work[: len(draft)]),
+        dropped=dropped,
     )

@@ -7,12 +7,14 @@ more (a server) puts a queue in front of it.
 from __future__ import annotations
 
 import itertools
-from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from threading import Lock
 from time import perf_counter
 from types import TracebackType
-from typing import Any, NoReturn
+from typing import Any
+from weakref import WeakValueDictionary
 
 from forerun.core.clock import NO_CLOCK, Clock
 from forerun.core.errors import SpecError, unknown
@@ -21,11 +23,16 @@ from forerun.core.protocols import Controller
 from forerun.core.seq import Seq
 from forerun.core.text import Listener, Words
 from forerun.engine.admission import Prompt, admit
-from forerun.engine.results import Choice, Event, Result, Usage
+from forerun.engine.answer import NOTHING, Answer
+from forerun.engine.guard import Guard, Judge
+from forerun.engine.results import Event, Result, Usage
 from forerun.engine.scheduler import Round, Scheduler
 from forerun.engine.step import Parts, decode_step
 
 Messages = str | Sequence[Mapping[str, object]]
+_CLAIMS: WeakValueDictionary[int, Engine] = WeakValueDictionary()
+"""By the target: the engine that answered with it last."""
+_CLAIMING = Lock()
 
 
 class Engine:
@@ -46,18 +53,31 @@ class Engine:
         max_batch: int = 64,
         clock: Clock = NO_CLOCK,
     ) -> None:
-        if parts.drafter.taps:
-            parts.target.tap(parts.drafter.taps)
+        self._guard = Guard(parts.drafter)
         self.parts = parts
         self.controller = controller
         self.words = words
         self._eos_ids = eos_ids
         self._clock = clock
-        self._scheduler = Scheduler(parts.target, parts.drafter, chunk, max_batch)
+        self._scheduler = Scheduler(parts.target, self._guard, chunk, max_batch)
         self._ids = itertools.count()
-        self._open: dict[int, list[Seq]] = {}
-        self._voices: dict[Seq, _Voice] = {}
-        self._news: dict[int, deque[Event]] = {}
+        self._open: dict[int, list[Answer]] = {}
+        self._news: tuple[Event, ...] = ()
+        self._behind = False
+        """Whether the last step was broken off, and its news are still to be told."""
+        self._warned = False
+        self._claim()
+
+    @property
+    def parts(self) -> Parts:
+        """What the engine is made of; a step runs them behind their guards."""
+        return self._parts
+
+    @parts.setter
+    def parts(self, parts: Parts) -> None:
+        self._parts = parts
+        self._guard.take(parts.drafter)
+        self._guarded = replace(parts, drafter=self._guard, verify=Judge(parts.verify))
 
     def __enter__(self) -> Engine:
         return self
@@ -108,112 +128,160 @@ class Engine:
         params = with_changes(params or SamplingParams(), changes)
         ids, params = admit(prompt, params, self.parts, self.words)
         request = next(self._ids)
-        seqs = [self._seq(request, index, ids, params) for index in range(params.n)]
-        self._open[request] = seqs
-        self._scheduler.add(seqs)
-        return request
+        answers = [self._answer(request, index, ids, params) for index in range(params.n)]
+        if not self._scheduler.busy:
+            self._claim()
+        try:
+            self._open[request] = answers
+            self._scheduler.add(answer.seq for answer in answers)
+            return request
+        except BaseException:
+            self._open.pop(request, None)
+            self._begin_anew()
+            raise
 
-    def _seq(self, request: int, index: int, ids: list[int], params: SamplingParams) -> Seq:
-        ear = self.words.listen(params.stop, ids) if self.words else None
-        max_len = self.parts.target.spec.max_len
-        seq = Seq(request, ids, params, max_len, self._eos_ids, index, ear)
+    def _claim(self) -> None:
+        """Make the target bring this drafter's taps; SpecError while another engine answers with it."""
+        target = self.parts.target
+        with _CLAIMING:
+            other = _CLAIMS.get(id(target), self)
+            if other is not self and other._scheduler.busy:
+                raise SpecError(
+                    f"{target.spec.name} is answering requests of another engine ({other.parts.drafter.name}): engines "
+                    "over one model take turns; finish or close that one first, or load the model again"
+                )
+            target.tap(self.parts.drafter.taps)
+            _CLAIMS[id(target)] = self
+
+    def _answer(self, request: int, index: int, ids: list[int], params: SamplingParams) -> Answer:
+        ear = self._ear(params, ids)
+        seq = Seq(request, ids, params, self.parts.target.spec.max_len, self._eos_ids, index, ear)
         seq.stats.added_s = perf_counter()
-        self._voices[seq] = _Voice(ear)
-        return seq
+        return Answer(seq, ear)
+
+    def _ear(self, params: SamplingParams, prompt: Sequence[int]) -> Listener | None:
+        return self.words.listen(params.stop, prompt) if self.words else None
 
     def step(self) -> list[Event]:
         """One forward over everything that runs; returns what came of it.
 
         A request whose own hook or limits fail ends with the reason "error", which `collect` raises, and the others go
-        on. After anything else that is raised here every request is as it was before the step, or a step further.
+        on. After anything else that is raised here, be it an interruption between two lines, every request is as it was
+        before the step or a step further, and what was not told comes with the next step.
         """
+        self._news = self._news if self._behind else ()
         try:
-            round = self._scheduler.round(self.controller.plan)
-            if not round:
-                return []
-            self._run(round)
-        except BaseException as error:
-            seqs = tuple(self._scheduler.running)
-            self._scheduler.rewind()
-            for seq in seqs:
-                seq.finish_reason = "error" if seq.error else seq.finish_reason
-            events = self._tell(seqs)
-            if not isinstance(error, Exception) or not any(seq.error for seq in seqs):
+            self._go_on()
+            self._behind = False
+            return list(self._news)
+        except BaseException:
+            self._behind = True
+            self._begin_anew()
+            raise
+
+    def _go_on(self) -> None:
+        """Run one step and note its news."""
+        everybody = self._behind
+        try:
+            if round := self._scheduler.round(self.controller.plan):
+                self._run(round)
+        except Exception:
+            if not any(seq.error for seq in self._scheduler.running):
                 raise
-            return events
-        return self._tell(round.seqs)
+            self._begin_anew()
+            everybody = True
+        for answer in self._answers() if everybody else self._running():
+            if event := self._event(answer):
+                self._news, answer.told = (*self._news, event), answer.whole
+        self._warn()
 
     def _run(self, round: Round) -> None:
         now = perf_counter()
         for seq in (*round.seqs, *(item.seq for item in round.chunks)):
             seq.stats.started_s = seq.stats.started_s or now
-        trace = decode_step(round.seqs, round.plan, self.parts, round.chunks, clock=self._clock)
+        trace = decode_step(round.seqs, round.plan, self._guarded, round.chunks, clock=self._clock)
         if round.seqs:
             self.controller.observe(trace)
+            self._guard.fault = self._guard.fault or next(filter(None, trace.dropped), "")
 
-    def _tell(self, seqs: Iterable[Seq]) -> list[Event]:
-        """The news of sequences that have grown or ended; those that ended give their memory back."""
-        events = [self._event(seq) for seq in seqs if seq.finished or len(seq.output) > self._voices[seq].told]
-        for event in events:
-            if event.request_id in self._news:
-                self._news[event.request_id].append(event)
-        return events
+    def _warn(self) -> None:
+        """Say once that guesses are dropped."""
+        if self._guard.fault and not self._warned:
+            self._warned = True
+            warnings.warn(
+                f"the drafter {self._guard.name!r} is at fault: {self._guard.fault}; such guesses are dropped and "
+                "counted, and the text goes on without them (said once)",
+                RuntimeWarning,
+                stacklevel=4,
+            )
 
-    def _event(self, seq: Seq) -> Event:
-        voice, now = self._voices[seq], perf_counter()
-        tokens = seq.output[voice.told :]
-        text = voice.ear.take() if voice.ear else ""
-        if tokens and not seq.stats.first_s:
-            seq.stats.first_s, seq.stats.first_tokens = now, len(tokens)
+    def _begin_anew(self) -> None:
+        """After something was broken off, at whatever line: nothing is held, and what is unfinished waits in order."""
+        answers = self._answers()
+        for answer in answers:
+            if not answer.told.ended:
+                seq = answer.seq
+                answer.replay(self._ear(seq.params, seq.tokens[: seq.prompt_len]))
+        self._scheduler.restart([answer.seq for answer in answers])
+
+    def _answers(self) -> list[Answer]:
+        return [answer for answers in self._open.values() for answer in answers]
+
+    def _running(self) -> list[Answer]:
+        return [self._open[seq.id][seq.index] for seq in self._scheduler.running]
+
+    def _event(self, answer: Answer) -> Event | None:
+        """What is new of an answer; one that has ended gives its memory back."""
+        seq, stats = answer.seq, answer.seq.stats
+        answer.listen()
+        event = answer.news(answer.told)
+        if event and event.tokens and not stats.first_s:
+            stats.first_s, stats.first_tokens = perf_counter(), len(event.tokens)
         if seq.finished:
-            seq.stats.ended_s = now
-            text += voice.ear.finish() if voice.ear else ""
+            stats.ended_s = stats.ended_s or perf_counter()
             self._scheduler.remove(seq)
-        voice.told = len(seq.output)
-        voice.texts.append(text)
-        return Event(seq.id, seq.index, text, tuple(tokens), seq.finish_reason)
+        return event
 
     def cancel(self, request: int) -> Result:
         """Stop a request wherever it is and return what it has; its memory is free at once."""
-        for seq in self._seqs(request):
-            if not seq.finished:
-                seq.finish_reason = "cancelled"
-                self._tell([seq])
-        return self._forget(request)
+        answers = self._of(request)
+        try:
+            for answer in answers:
+                answer.seq.finish_reason = answer.seq.finish_reason or "cancelled"
+                self._event(answer)
+            return self._forget(request)
+        except BaseException:
+            self._begin_anew()
+            raise
 
     def collect(self, request: int) -> Result:
         """The result of a finished request, which the engine then forgets; SpecError if it is not known or not done.
 
         Raises what the request's own hook raised, if that ended it.
         """
-        seqs = self._seqs(request)
-        if not all(seq.finished for seq in seqs):
+        if not self.finished(request):
             raise SpecError(f"request {request} is still running: step until it has finished, or cancel it")
-        result = self._forget(request)
-        for seq in seqs:
-            if seq.error:
-                raise seq.error
-        return result
+        for answer in self._of(request):
+            if answer.seq.error:
+                self._forget(request)
+                raise answer.seq.error
+        return self._forget(request)
 
     def finished(self, request: int) -> bool:
         """Whether all answers of an open request have ended."""
-        return all(seq.finished for seq in self._seqs(request))
+        return all(answer.seq.finished for answer in self._of(request))
 
-    def _seqs(self, request: int) -> list[Seq]:
+    def _of(self, request: int) -> list[Answer]:
         if request not in self._open:
             raise SpecError(f"request {request} is not known: it was collected, cancelled or never added")
         return self._open[request]
 
     def _forget(self, request: int) -> Result:
-        seqs = self._open.pop(request)
-        choices = tuple(self._choice(seq) for seq in seqs)
-        usage = Usage(seqs[0].prompt_len, sum(len(choice.tokens) for choice in choices))
-        return Result(request, choices, usage)
-
-    def _choice(self, seq: Seq) -> Choice:
-        assert seq.finish_reason is not None
-        text = "".join(self._voices.pop(seq).texts)
-        return Choice(seq.index, text, tuple(seq.output), seq.finish_reason, seq.stats)
+        answers = self._open[request]
+        choices = tuple(answer.choice() for answer in answers)
+        usage = Usage(answers[0].seq.prompt_len, sum(len(choice.tokens) for choice in choices))
+        result = Result(request, choices, usage)
+        return (result, self._open.pop(request))[0]  # in one line: an interruption loses no result
 
     def stream(self, prompt: Prompt, params: SamplingParams | None = None, **changes: object) -> Iterator[Event]:
         """Events of one request as they come; it starts with the first and is cancelled if the loop is left early.
@@ -226,23 +294,22 @@ class Engine:
 
     def _events(self, ids: list[int], params: SamplingParams) -> Iterator[Event]:
         request = self.add(ids, params)
-        news = self._news[request] = deque()
+        answers = self._open[request]
+        told = [NOTHING] * len(answers)
         try:
-            while news or (request in self._open and not self.finished(request)):
-                if not news:
+            while not all(each.ended for each in told):
+                quiet = True
+                for i, answer in enumerate(answers):
+                    if event := answer.news(told[i]):
+                        if answer.seq.error:
+                            raise answer.seq.error
+                        told[i], quiet = answer.whole, False
+                        yield event
+                if quiet:
                     self.step()
-                    continue
-                if news[0].finish_reason == "error":
-                    self._raise(request)
-                yield news.popleft()
         finally:
-            del self._news[request]
             if request in self._open:  # it may have been cancelled in between
                 self.cancel(request)
-
-    def _raise(self, request: int) -> NoReturn:
-        """Raise what ended one of the request's answers."""
-        raise next(seq.error for seq in self._seqs(request) if seq.error)
 
     def generate(self, prompt: Prompt, params: SamplingParams | None = None, **changes: object) -> Result:
         """Answer one prompt, a text or token ids; raises as `add` does."""
@@ -254,33 +321,23 @@ class Engine:
         """Answer several prompts at once, in their order; one that is refused refuses them all."""
         if isinstance(prompts, str):
             raise SpecError("generate_batch takes a list of prompts, got one text: generate answers a single one")
-        requests: list[int] = []
+        before = set(self._open)
         try:
-            requests.extend(self.add(prompt, params, **changes) for prompt in prompts)
+            requests = [self.add(prompt, params, **changes) for prompt in prompts]
             while not all(self.finished(request) for request in requests):
                 for event in self.step():
                     if event.finish_reason == "error" and event.request_id in requests:
-                        self._raise(event.request_id)
+                        raise next(answer.seq.error for answer in self._of(event.request_id) if answer.seq.error)
             return [self.collect(request) for request in requests]
         except BaseException:
-            for request in requests:
-                if request in self._open:
-                    self.cancel(request)
+            for request in self._open.keys() - before:
+                self.cancel(request)
             raise
 
     def close(self) -> None:
         """Cancel everything that is open."""
         for request in list(self._open):
             self.cancel(request)
-
-
-@dataclass(slots=True)
-class _Voice:
-    """What was told of an answer: its decoder, its text so far and how many of its tokens."""
-
-    ear: Listener | None
-    texts: list[str] = field(default_factory=list)
-    told: int = 0
 
 
 def with_changes(params: SamplingParams, changes: Mapping[str, object]) -> SamplingParams:

@@ -8,14 +8,15 @@ the youngest sequence is put back in the queue and will read its tokens again.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from forerun.core.errors import CapacityError, SpecError
 from forerun.core.plan import Load, Plan
-from forerun.core.protocols import Drafter, Recalls, Target
+from forerun.core.protocols import Target
 from forerun.core.seq import Seq
 from forerun.core.work import Item
+from forerun.engine.guard import Guard
 
 NO_DRAFTS = Plan.none()
 HEADROOM = 32  # tokens of growth that admission leaves room for, or two sequences would evict each other
@@ -36,7 +37,7 @@ class Round:
 class Scheduler:
     """The queue and the running batch. `chunk` is the most prompt tokens of a step, `max_batch` the most sequences."""
 
-    def __init__(self, target: Target, drafter: Drafter, chunk: int, max_batch: int) -> None:
+    def __init__(self, target: Target, drafter: Guard, chunk: int, max_batch: int) -> None:
         for name, value in (("chunk", chunk), ("max_batch", max_batch)):
             if value < 1:
                 raise SpecError(f"{name} must be a whole number from 1 up, got {value}: nothing would ever run")
@@ -59,14 +60,19 @@ class Scheduler:
         elif seq in self.waiting:
             self.waiting.remove(seq)
 
-    def rewind(self) -> None:
-        """After a step that broke off: everything that runs goes back to the head of the queue, in its order.
+    @property
+    def busy(self) -> bool:
+        """Whether anything waits or runs."""
+        return bool(self.waiting or self.running)
 
-        Target and drafters may have got to different points of the step; beginning again brings them together.
+    def restart(self, seqs: Sequence[Seq]) -> None:
+        """After something was broken off: `seqs`, all that are known, hold nothing, and the unfinished wait in order.
+
+        Target and drafters may have got to different points; beginning again brings them together.
         """
-        while self.running:
-            seq = self.running.pop()
-            self.waiting.appendleft(seq)
+        self.running = []
+        self.waiting = deque(seq for seq in seqs if not seq.finished)
+        for seq in seqs:
             self._close(seq)
 
     def round(self, plan_for: Callable[[Load], Plan]) -> Round:
@@ -109,7 +115,7 @@ class Scheduler:
         """
         reused = self._target.begin(seq)
         if reused and self._drafter.taps:
-            reused = self._drafter.recall(seq, reused) if isinstance(self._drafter, Recalls) else 0
+            reused = self._drafter.recall(seq, reused)
             self._target.truncate(seq, reused)
         return reused
 

@@ -50,7 +50,7 @@ def decode_step(
     target, drafter = parts.target, parts.drafter
     with clock("draft"):
         draft = drafter.draft(seqs, plan, noise) if plan and seqs else Draft.roots(seq.last for seq in seqs)
-        draft = sound(draft, seqs, target.spec.vocab_size)
+        draft = sound(draft, seqs, plan, drafter.laws, target.spec.vocab_size)
     with clock("score"):
         work = [Item(seq, target.held(seq), len(seq) - 1, tree) for seq, tree in zip(seqs, draft.trees, strict=True)]
         rows = target.score([*work, *chunks])

@@ -50,7 +50,6 @@ class EngineArm:
     def answer(self, prompts: Prompts, params: Mapping[str, Any], listener: Listener | None = None) -> Sample:
         """See `Arm`; a drafter that remembers answers forgets them first, or it would know another arm's by heart."""
         engine, drafter = self.engine, self.engine.parts.drafter
-        engine.parts.target.tap(drafter.taps)
         if isinstance(drafter, Remembers):
             drafter.forget()
         watch = Watch(engine.controller, listener)

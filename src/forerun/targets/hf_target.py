@@ -30,7 +30,7 @@ from forerun.targets.hf_cache import HfCache
 from forerun.targets.hf_model import HfModel
 from forerun.targets.hf_rotary import reach_of
 from forerun.targets.hf_trial import offers_trees
-from forerun.targets.holding import Holding
+from forerun.targets.holding import Holding, taps_in_use
 from forerun.targets.load import DTYPES, usable_device
 
 KEPT = 4  # caches of ended sequences that a next turn may continue
@@ -66,6 +66,7 @@ class HfTarget:
         self._room: dict[Seq, int] = {}
         self._kept: list[tuple[list[int], HfCache]] = []  # oldest first
         self._kept_most = KEPT if reuse else 0
+        self.taps: tuple[int, ...] = ()
         name = name or str(getattr(config, "_name_or_path", "")) or type(model).__name__
         if max_len is not None and not 1 <= max_len <= longest:
             raise SpecError(f"max_len is {max_len}, the model reaches {longest} tokens: allowed 1..{longest}")
@@ -107,6 +108,8 @@ class HfTarget:
         for layer in layers:
             if not 0 <= layer <= self.spec.layers:
                 raise SpecError(f"tap {layer} is not a layer of {self.spec.name}: allowed 0..{self.spec.layers}")
+        if self._open and layers != self.taps:
+            raise taps_in_use(self.spec.name)
         self.taps = self._model.taps = layers
 
     def begin(self, seq: Seq) -> int:
@@ -163,10 +166,9 @@ class HfTarget:
         self._room[seq] = length
 
     def release(self, seq: Seq) -> None:
-        holding = self._holding(seq)
-        cache = self._caches[seq]
-        del self._open[seq], self._caches[seq], self._room[seq]
-        if self._kept_most and holding.held:
+        holding, cache = self._open.pop(seq, None), self._caches.pop(seq, None)
+        self._room.pop(seq, None)
+        if self._kept_most and holding and cache and holding.held <= len(cache):
             cache.cut(holding.held)
             others = [kept for kept in self._kept if kept[0] != holding.tokens[: len(kept[0])]]
             self._kept = [*others, (holding.tokens, cache)][-self._kept_most :]

@@ -76,7 +76,7 @@ class NativeRunner:
 
     def _load(self, taps: tuple[int, ...]) -> None:
         """Make the program that hands out these taps."""
-        self._program = network(
+        program = network(
             self.packed,
             self.config,
             layers=self._facts.layers,
@@ -85,7 +85,7 @@ class NativeRunner:
             isa=ext.isa(),
             taps=taps,
         )
-        self._taps = taps
+        self._program, self._taps = program, taps
 
     def forward(self, parts: Sequence[Part], tokens: list[int], taps: tuple[int, ...]) -> Forward:
         if taps != self._taps:

@@ -18,7 +18,7 @@ from forerun.core.protocols import ModelSpec
 from forerun.core.rows import Rows
 from forerun.core.seq import Seq
 from forerun.core.work import Work
-from forerun.targets.holding import Holding
+from forerun.targets.holding import Holding, taps_in_use
 from forerun.targets.runner import Forward, Runner
 
 BLOCK_SIZE = 16
@@ -94,7 +94,10 @@ class PagedTarget:
         )
 
     def tap(self, layers: tuple[int, ...]) -> None:
-        self.taps = _checked_taps(layers, self.spec.layers)
+        layers = _checked_taps(layers, self.spec.layers)
+        if self._open and layers != self.taps:
+            raise taps_in_use(self.spec.name)
+        self.taps = layers
 
     def begin(self, seq: Seq) -> int:
         held = self.pool.open(seq, seq.tokens)
@@ -158,9 +161,8 @@ class PagedTarget:
         self.pool.cut(seq, length)
 
     def release(self, seq: Seq) -> None:
-        self._holding(seq)
-        del self._open[seq]
         self.pool.close(seq)
+        self._open.pop(seq, None)
 
     def _holding(self, seq: Seq) -> Holding:
         if seq not in self._open:

@@ -145,8 +145,8 @@ class ToyTarget:
         self._reserved[seq] = len(self._held[seq])
 
     def release(self, seq: Seq) -> None:
-        self._nodes.pop(seq, None)
-        del self._held[seq], self._reserved[seq]
+        for kept in (self._nodes, self._held, self._reserved):
+            kept.pop(seq, None)
 
 
 def table_law(vocab_size: int, seed: int = 0, order: int = 2, zeros: float = 0.0) -> NextLaw:

@@ -103,7 +103,7 @@ def replay(
             start = perf_counter()
             draft = drafter.draft([seq], plan, noise) if plan else Draft.roots([seq.last])
             spent = perf_counter() - start
-            draft = sound(draft, [seq], _ANY)  # as the engine does before it scores
+            draft = sound(draft, [seq], plan, drafter.laws, _ANY)  # as the engine does before it scores
             tree = draft.trees[0]
             ahead = known.answer[len(seq.output) :]
             path = agreed(tree, ahead[:-1])

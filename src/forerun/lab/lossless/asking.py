@@ -65,7 +65,6 @@ def spread(asked: Sequence[Question], count: int) -> list[Question]:
 def answer(engine: Engine, asked: Sequence[Question], params: Sequence[Mapping[str, Any]]) -> list[Result]:
     """Answer all at once, as many as the engine runs, each with its own fields of SamplingParams; results in order."""
     drafter = engine.parts.drafter
-    engine.parts.target.tap(drafter.taps)
     if isinstance(drafter, Remembers):
         drafter.forget()
     try:
