@@ -79,6 +79,7 @@ def test_201_a_row_that_is_not_finite_ends_that_guess_alone(row, law, width):
         if law in ("chosen", "foreseen") or not ask:
             assert [r.token_ids for r in results] == [alone(prompt, ask) for prompt in PROMPTS]
         assert results[SICK].stats.dropped > 0
+        assert row is not some_nan or results[SICK].stats.drafted > 0, "what is finite is drafted from all the same"
         for place in (0, 2):
             assert results[place].stats.dropped == 0
             assert results[place].stats.accepted > 0, "a healthy neighbour keeps its drafts"
