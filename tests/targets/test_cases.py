@@ -6,8 +6,10 @@ import pytest
 import torch
 
 from forerun.cache.view import Part
+from forerun.control.fixed import Fixed
 from forerun.core.draft import Tree
 from forerun.core.params import SamplingParams
+from forerun.core.plan import Plan
 from forerun.core.seq import Seq
 from forerun.core.work import Item
 from forerun.testing.engines import toy_engine
@@ -99,7 +101,7 @@ def test_127_slots_are_looked_up_not_counted_on(transformer, padded, shape):
         chain = [*cold[seq.id][len(seq.output) :][:2], 31]
         return chain if shape == "chain" or seq.room < 3 else beside_a_wrong_one([seq.last, *chain[:2]])
 
-    engine = toy_engine(target, guess, depth=3, eos_ids=())
+    engine = toy_engine(target, guess, controller=Fixed(Plan(3, nodes=3, width=2)), eos_ids=())
     requests = [engine.add(prompts[0], max_tokens=12)]
     engine.step()
     requests.append(engine.add(prompts[1], max_tokens=12))
