@@ -181,21 +181,18 @@ def test_a_second_turn_is_not_read_again(spec, runtime, model, tmp_path):
 
 
 @in_turn([], [()])
-def test_texts_longer_than_memory_share_their_beginning_and_stay_right(runtime, model, tmp_path):
-    """A text that outgrows the head's memory is read anew from its latest; what others share of it stays as it was."""
-    path = folder_of(tmp_path, "eagle3")
+def test_texts_longer_than_the_head_learnt_share_their_beginning_and_stay_right(runtime, model, tmp_path):
+    """A text that outgrows what the head learnt from is read on; what others share of it stays as it was."""
+    path = folder_of(tmp_path, "eagle3", max_len=64)
     head = torch.randint(0, 250, (40,), generator=torch.Generator().manual_seed(4)).tolist()
     found = {}
     for reuse in (True, False):
         with forerun.load(model, f"eagle3:path={path}", runtime=runtime, kv_tokens=512, reuse=reuse) as engine:
-            slots = engine.parts.drafter._slots
-            slots._most = 96  # as if the head had learnt from short texts
-            answers, copied, copy = [], [], slots._copy
-            slots._copy = lambda copies, copied=copied, copy=copy: copied.extend(copies) or copy(copies)
+            slots, answers = engine.parts.drafter._slots, []
             for most in (4, 100, 4, 100):
                 prompts = [[*head, 1, 2], [*head, 9, 1, 2], [*head, 3]]
                 answers += engine.generate_batch(prompts, max_tokens=most, ignore_eos=True)
                 slots.pool.check_integrity()
             found[reuse] = [told(answer) for answer in answers]
-            assert bool(copied) == reuse, "a block that others share is copied before it is written"
+            assert all(answer.choices[0].stats.drafted > 0 for answer in answers[3:6])
     assert found[True] == found[False]

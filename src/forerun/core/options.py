@@ -28,11 +28,11 @@ class Spec:
     values: Mapping[str, object]
 
     @staticmethod
-    def parse(text: str) -> Spec:
+    def parse(text: str, part: str = "drafter") -> Spec:
         """Read `ngram:depth=8,min=2`; raises SpecError for a form that cannot be meant."""
         name, _, rest = text.partition(":")
         if not name:
-            raise SpecError(f"a drafter is named as name[:key=value,…], got {text!r}")
+            raise SpecError(f"a {part} is named as name[:key=value,…], got {text!r}")
         values: dict[str, object] = {}
         for pair in filter(None, rest.split(",")):
             key, equals, value = (part.strip() for part in pair.partition("="))

@@ -13,7 +13,7 @@ from forerun.core.noise import Noise
 from forerun.core.vocabulary import Vocabulary
 from forerun.core.work import Item
 from forerun.drafters.growth import Growth
-from forerun.drafters.word_rows import WordRows
+from forerun.drafters.word_rows import WordRows, real_words
 from forerun.models.heads.runner import MedusaRunner, RecurrentRunner
 
 
@@ -28,10 +28,10 @@ class MarginalRows(WordRows):
     ) -> None:
         self._depths = logits.shape[1]
         self._known: dict[tuple[int, int], tuple[list[int], list[float]]] = {}
-        flat = logits.flatten(0, 1)
+        flat, words = real_words(logits.flatten(0, 1), words, vocab)
         super().__init__([], flat[:0], words, vocab, None, vocabulary)
         self.items = items
-        self._logits = flat[:, : self._logits.shape[1]]
+        self._logits = flat
 
     def likeliest(self, b: int, node: int, count: int) -> tuple[list[int], list[float]]:
         """Once for all nodes of a depth, as far as nothing edits the logits for a node's own path."""

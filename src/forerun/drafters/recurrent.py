@@ -137,7 +137,7 @@ class RecurrentDrafter:
         self._runner, self._vocab = runner, vocab
         blocks = max(1, kv_tokens // BLOCK)
         runner.open(blocks, BLOCK)
-        self._slots = Slots(blocks, BLOCK, config.max_len, runner.copy_blocks, options.window, options.sinks, remember)
+        self._slots = Slots(blocks, BLOCK, runner.copy_blocks, options.window, options.sinks, remember)
 
     def begin(self, seq: Seq) -> None:
         """Open the sequence; its slots come from the target's forwards."""

@@ -6,8 +6,9 @@ guessed below the root is forgotten at once: those slots held the head's own fea
 
 What was fed outlives its sequence, for later ones that begin alike.
 
-With a window the head sees the first slots (`sinks`) and the latest ones only. When twice the window is full, it is
-read anew from the latest: positions then stay small, which is where heads were trained.
+Every slot is kept, past the positions that the head learnt too: its rotations go on, as in the published code. With a
+window the head sees the first slots (`sinks`) and the latest ones only. When twice the window is full, it is read anew
+from the latest: positions then stay small, which is where heads were trained.
 """
 
 from __future__ import annotations
@@ -31,8 +32,6 @@ class Context:
     known: int = 0
     """Slots that there were so far."""
     held: int = 0
-    whole: bool = True
-    """Whether those held are the first ones, without a gap: only then may others share them."""
     keys: list[int] = field(default_factory=list)
     """What each of those held is known by."""
     tokens: list[int] = field(default_factory=list)
@@ -52,26 +51,23 @@ class Context:
 class Slots:
     """The slots of all open sequences, in block memory of `blocks` blocks.
 
-    `window` is how many of the latest slots are seen besides the first `sinks`; 0 is all that fit `max_len`. With
-    `remember` off nothing outlives its sequence. `copy` copies whole blocks (from, to) of the memory.
+    `window` is how many of the latest slots are seen besides the first `sinks`; 0 is all of them. With `remember` off
+    nothing outlives its sequence. `copy` copies whole blocks (from, to) of the memory.
     """
 
     def __init__(
         self,
         blocks: int,
         block_size: int,
-        max_len: int,
         copy: Callable[[Sequence[tuple[int, int]]], None],
         window: int = 0,
         sinks: int = 4,
         remember: bool = True,
     ) -> None:
         self.pool = BlockPool(blocks, block_size, remember and not window)
-        longest = min(max_len, blocks * block_size)
+        longest = blocks * block_size
         self._most = longest if not window else min(longest, sinks + 2 * window)
-        self._window = window or max(1, (longest - sinks) // 2)
-        self._windowed = bool(window)
-        self._sinks = sinks
+        self._window, self._sinks = window, sinks
         self._copy = copy
         self._open: dict[Seq, Context] = {}
 
@@ -140,7 +136,7 @@ class Slots:
             return False
         if not context.tokens:
             self._again(context)
-        if context.held + len(context.tokens) + guesses > self._most:
+        if self._window and context.held + len(context.tokens) + guesses > self._most:
             self._start_anew(seq, context, guesses)
         length = context.held + len(context.tokens) + guesses
         copies = self.pool.grow(seq, context.held, length) if length <= self._most else None
@@ -160,7 +156,6 @@ class Slots:
         tokens = [*context.recent_tokens, *context.tokens]
         features = [*context.recent, *context.features]
         keep = min(self._window, self._most - self._sinks - guesses)
-        context.whole = False
         context.held = min(self._sinks, context.held)
         if context.held < self._sinks:  # nothing was fed yet: the sinks wait among the others
             first = self._sinks - context.held
@@ -175,8 +170,8 @@ class Slots:
     def fed(self, seq: Seq, count: int) -> None:
         """The first `count` waiting slots are held now."""
         context = self._open[seq]
-        keep = self._most if self._windowed or context.held + count > self._most // 2 else 1
-        if self.pool.remember and context.whole:
+        keep = self._most if self._window else 1
+        if self.pool.remember:
             context.keys += _keys(seq.tokens[context.held : context.held + count + 1])
             self.pool.record(seq, context.keys[:-1])  # the last may be fed again
         context.recent_tokens += context.tokens[:count]

@@ -28,12 +28,10 @@ class WordRows(Rows):
         best: Sequence[int] | None,
         vocabulary: Vocabulary,
     ) -> None:
-        words = None if words is None else words.to(logits.device)
-        known = vocab if words is None else len(words)
-        if words is not None and known and int(words[-1]) >= vocab:  # ascending: padding of the target's table is last
-            known = int((words < vocab).sum())
-            words = words[:known]
-        logits = logits[:, :known]
+        whole = logits
+        logits, words = real_words(logits, words, vocab)
+        if words is not None and logits is not whole:
+            best = None  # it counts columns that are gone
         super().__init__(items, logits, logits.shape[1], first_best=best, vocabulary=vocabulary)
         self._words, self._vocab = words, vocab
 
@@ -85,3 +83,14 @@ class WordRows(Rows):
 
     def _target_id(self, word: int) -> int:
         return word if self._words is None else int(self._words[word])
+
+
+def real_words(logits: Tensor, words: Tensor | None, vocab: int) -> tuple[Tensor, Tensor | None]:
+    """Columns of `logits` [R, draft words] that are the target's real words, and which: what pads its table is none."""
+    if words is None:
+        return logits[:, :vocab], None
+    words = words.to(logits.device)
+    if not len(words) or int(words.max()) < vocab:
+        return logits, words
+    known = words < vocab
+    return logits[:, known], words[known]

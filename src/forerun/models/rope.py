@@ -109,10 +109,11 @@ def inv_freq(rope: Rope, head_dim: int, max_len: int) -> tuple[torch.Tensor, flo
     return plain, 1.0
 
 
-def tables(rope: Rope, head_dim: int, max_len: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """cos and sin, each [max_len, head_dim] in float32, halves repeated as Hugging Face's rotation expects."""
+def tables(rope: Rope, head_dim: int, max_len: int, positions: int | None = None) -> tuple[torch.Tensor, torch.Tensor]:
+    """cos and sin for `positions` (None: max_len), each [positions, head_dim] in float32, halves repeated as Hugging
+    Face's rotation expects; turns are as for `max_len`."""
     per_position, scale = inv_freq(rope, head_dim, max_len)
-    angles = torch.outer(torch.arange(max_len, dtype=torch.float32), per_position)  # [L, D/2]
+    angles = torch.outer(torch.arange(positions or max_len, dtype=torch.float32), per_position)  # [L, D/2]
     angles = torch.cat((angles, angles), dim=-1)
     return angles.cos() * scale, angles.sin() * scale
 

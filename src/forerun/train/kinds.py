@@ -77,8 +77,11 @@ def check(recipe: Recipe, model: ModelConfig, taps: tuple[int, ...]) -> None:
             raise SpecError("a draft model begins from the target's own layers, not from a head")
         if isinstance(c, RecurrentConfig) and recipe.layers not in (None, c.layers) and begun.kind == recipe.kind:
             raise SpecError(f"the head that it begins from has {c.layers} layers: leave --layers out")
-        if isinstance(c, RecurrentConfig) and c.own_embedding:
-            raise SpecError("a head with an embedding of its own cannot be taught on here")
+        if isinstance(c, RecurrentConfig) and (c.own_embedding or c.windows or not c.own_mask):
+            raise SpecError(
+                "a head with an embedding of its own, with attention windows, or with the target's embedding for its "
+                "mask cannot be taught on here"
+            )
         if c.taps and recipe.kind in ("eagle3", "p-eagle") and c.taps != taps:
             raise SpecError(f"the head that it begins from reads layers {c.taps}, the corpus has {taps}: give --taps")
 
@@ -161,7 +164,7 @@ def _recurrent(recipe: Recipe, corpus: Corpus, ends: Ends, words: Tensor | None)
         draft_vocab=model.vocab_size if words is None else len(words), hidden_size=model.hidden_size,
         intermediate_size=model.intermediate_size, heads=model.heads, kv_heads=model.kv_heads, head_dim=model.head_dim,
         norm_eps=model.norm_eps, rope=model.rope, max_len=model.max_len, taps=taps, layers=recipe.layers or 1,
-        mask_id=_unsaid(corpus, model.vocab_size) if kind == "p-eagle" else None,
+        mask_id=_unsaid(corpus, model.vocab_size) if kind == "p-eagle" else None, norm_output=kind == "mtp",
     )  # fmt: skip
     if recipe.begun and recipe.begun.kind == kind:
         config = replace(cast(RecurrentConfig, recipe.begun.config), draft_vocab=config.draft_vocab)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from forerun.core.errors import unknown
+from dataclasses import asdict
+
+from forerun.core.errors import SpecError, unknown
+from forerun.core.options import Spec, build
 from forerun.core.protocols import Verifier
 from forerun.verify.auto import Auto
 from forerun.verify.block import Block
@@ -27,8 +30,14 @@ VERIFIERS: dict[str, type[Verifier]] = {
 }
 
 
-def verifier(name: str) -> Verifier:
-    """A verifier with its default options; SpecError for an unknown name."""
-    if name not in VERIFIERS:
-        raise unknown("verifier", name, VERIFIERS)
-    return VERIFIERS[name]()
+def verifier(text: str) -> Verifier:
+    """The verifier of a name, with options behind a colon as `typical:bonus=argmax`; SpecError for what does not
+    exist."""
+    spec = Spec.parse(text, "verifier")
+    if spec.name not in VERIFIERS:
+        raise unknown("verifier", spec.name, VERIFIERS)
+    made = VERIFIERS[spec.name]
+    options = getattr(made, "Options", None)
+    if options is None and spec.values:
+        raise SpecError(f"the verifier {spec.name} takes no options, got {text!r}")
+    return made(**asdict(build(options, spec.values, spec.name))) if options else made()

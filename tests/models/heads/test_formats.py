@@ -228,7 +228,7 @@ def test_a_head_of_another_target_of_the_same_sizes_is_noted(tmp_path):
         (lambda t: t.update({"d2t": t["d2t"][:-1], "t2d": t["t2d"]}), "leads to other words"),
         (
             lambda t: (t.pop("t2d"), t.update({"d2t": torch.zeros(17, dtype=torch.long).fill_(20)})),
-            "ascending ids below 30",
+            "d2t\\[10\\] is 20, which leads to the target's id 30",
         ),
         (lambda t: (t.pop("d2t"), t.pop("t2d")), "d2t is missing"),
     ],

@@ -48,10 +48,14 @@ class RecurrentConfig:
     norm_eps: float
     rope: Rope
     max_len: int
-    """Positions that its rotations reach."""
+    """Positions that it was made for; its rotations go on past them."""
     taps: tuple[int, ...] = ()
     layers: int = 1
+    windows: tuple[int | None, ...] = ()
+    """Tokens that each of its layers sees, itself included; None, and () for every layer, are all."""
     qkv_bias: bool = False
+    o_bias: bool = False
+    mlp_bias: bool = False
     fc_bias: bool = False
     qk_norm: bool = False
     norm_before_residual: bool = False
@@ -61,10 +65,12 @@ class RecurrentConfig:
     fc_norm: bool = False
     """EAGLE-3: a norm for each tap before they are joined."""
     norm_output: bool = False
-    """The feature handed on is the one after the final norm."""
+    """The feature handed on is the one after the final norm: EAGLE-3.1, and MTP in all published forms."""
     own_embedding: bool = False
     mask_id: int | None = None
     """P-EAGLE: the token that stands where none is known yet."""
+    own_mask: bool = True
+    """P-EAGLE without an embedding of its own: the mask has one, else it is the target's of `mask_id`."""
 
     def __post_init__(self) -> None:
         if self.kind not in RECURRENT:
@@ -75,6 +81,14 @@ class RecurrentConfig:
             )
         if self.heads % self.kv_heads:
             raise SpecError(f"kv_heads {self.kv_heads} must divide heads {self.heads}")
+        if self.windows and len(self.windows) != self.layers:
+            raise SpecError(f"there are {len(self.windows)} windows for {self.layers} layers: one for each, or none")
+        if self.norm_before_fc and self.fc_norm:
+            raise SpecError("norm_before_fc and fc_norm are two ways to norm the taps: only one may be on")
+        if self.kind in ("eagle", "mtp") and self.hidden_size != self.target_size:
+            raise SpecError(
+                f"its states stand in for the target's: hidden_size {self.hidden_size} must be {self.target_size}"
+            )
         if self.kind in ("eagle3", "p-eagle") and not self.taps:
             raise SpecError(f"{self.kind} reads the inputs of some target layers: taps must name them")
         if self.kind == "p-eagle" and self.mask_id is None:
@@ -84,6 +98,10 @@ class RecurrentConfig:
     def features(self) -> int:
         """Width of what it reads of the target for one token."""
         return self.target_size * max(1, len(self.taps))
+
+    def window(self, layer: int) -> int | None:
+        """Tokens that this layer sees; None is all."""
+        return self.windows[layer] if self.windows else None
 
     @property
     def reduced(self) -> bool:
@@ -125,7 +143,7 @@ class RecurrentConfig:
             found |= {f"fc_norm.{i}.weight": (self.target_size,) for i in range(len(self.taps))}
         if self.kind == "p-eagle":
             found["mask_hidden"] = (self.features,)
-            if not self.own_embedding:
+            if self.own_mask and not self.own_embedding:
                 found["mask_embedding"] = (h,)
         return found
 
@@ -138,6 +156,11 @@ class RecurrentConfig:
             found |= {f"{at}self_attn.{part}_proj.bias": (count,) for part, count in rows.items()}
         if self.qk_norm:
             found |= {f"{at}self_attn.{part}_norm.weight": (dim,) for part in "qk"}
+        if self.o_bias:
+            found[f"{at}self_attn.o_proj.bias"] = (h,)
+        if self.mlp_bias:
+            inner = self.intermediate_size
+            found |= {f"{at}mlp.{part}_proj.bias": (n,) for part, n in (("gate", inner), ("up", inner), ("down", h))}
         if i or self.kind != "eagle":
             found[f"{at}input_layernorm.weight"] = (h,)
         if twice != h:

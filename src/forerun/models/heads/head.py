@@ -11,6 +11,7 @@ from torch import Tensor
 
 from forerun.core.errors import LoadError
 from forerun.models.heads.config import HeadConfig
+from forerun.models.heads.words import check_words
 
 
 class Rows8(NamedTuple):
@@ -33,10 +34,10 @@ Stored = Tensor | Rows8
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """A checked head. `words` [draft_vocab] are the target's ids of its own, ascending; None if it knows all.
+    """A checked head. `words` [draft_vocab] are the target's ids of its own, in any order; None if it knows all.
 
     LoadError for tensors that are missing, left over, or of another shape than the config asks for, and for words that
-    are not ascending ids of the target.
+    are not ids of the target, each once.
     """
 
     config: HeadConfig
@@ -69,8 +70,7 @@ class Head:
             return
         if words.shape != (c.draft_vocab,):
             raise LoadError(f"d2t has shape {list(words.shape)}, the config asks for [{c.draft_vocab}]")
-        if len(words) and (int(words[0]) < 0 or int(words[-1]) >= c.vocab_size or not bool((words.diff() > 0).all())):
-            raise LoadError(f"d2t must map to ascending ids below {c.vocab_size}, one for each draft word")
+        check_words("d2t", words, c.vocab_size)
 
     @property
     def kind(self) -> str:
@@ -80,6 +80,14 @@ class Head:
     def own_end(self) -> bool:
         """Whether it brings vocabulary ends of its own."""
         return self.config.ends[0] in self.tensors
+
+    @property
+    def tied(self) -> bool:
+        """Whether the end that it brings is its own embedding, its words' rows of it."""
+        end, table = (self.tensors.get(name) for name in (self.config.ends[0], "embed_tokens.weight"))
+        if not isinstance(end, Tensor) or not isinstance(table, Tensor):
+            return False
+        return torch.equal(end, table if self.words is None else table[self.words])
 
     def floats(self, name: str) -> Tensor:
         """A tensor as float32."""

@@ -70,7 +70,8 @@ class NativeRecurrent:
         joined = net.buffer(c.hidden_size + (c.hidden_size if own or c.taps else c.features))
         source, norm = self._enter(net, mine, theirs, layer, joined, own)
         for i in range(c.layers):
-            layer(i, source if i == 0 else layer.x, norm if i == 0 else mine.vector(f"{i}.attention_norm"))
+            read, before = (source, norm) if i == 0 else (layer.x, mine.vector(f"{i}.attention_norm"))
+            layer(i, read, before, c.window(i) or 0)
         last = net.buffer(c.hidden_size)
         norm = mine.maybe("norm")
         if c.norm_output:

@@ -7,9 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
+
 from forerun.core.errors import LoadError
 from forerun.models.heads.config import RecurrentConfig
 from forerun.models.heads.formats import medusa, mtp, own, safeai, speculators
+from forerun.models.heads.formats.configs import differing
+from forerun.models.heads.formats.heeded import Heeded, refuse_others
 from forerun.models.heads.formats.tensors import tensors_in
 from forerun.models.heads.head import Head
 from forerun.weights.safetensors import read_json
@@ -43,6 +47,7 @@ def open_head(path: Path, fit: Fit) -> tuple[Head, tuple[str, ...]]:
         notes.append(f"the head in {path} says that it was made for {base}, the target is {fit.name}")
     if head.kind == "eagle3" and said and not head.own_end:
         notes.append(f"the head in {path} has no vocabulary end of its own: the target's serves")
+    notes += [f"the head in {path}: {note}" for note in differing(said, head)]
     return head, tuple(notes)
 
 
@@ -60,6 +65,7 @@ def kind_at(path: Path) -> str:
         return "medusa"
     if mtp.is_mtp(held):
         return "mtp"
+    mtp.refuse_others(held)
     return "model" if _whole(held) else safeai.kind_of(held)
 
 
@@ -72,17 +78,24 @@ def _read(path: Path, fit: Fit) -> tuple[Head, dict[str, Any]]:
     """The head and its published config (empty for our own form), told apart by what the folder holds."""
     if own.is_own(path):
         return own.read(path), {}
-    held = tensors_in(path)
-    said = read_json(path / "config.json")
+    held, said = tensors_in(path), read_json(path / "config.json")
+    heeded = Heeded(safeai.flattened(said))
+    head = _published(path, heeded, held, fit)
+    refuse_others(heeded)
+    return head, said
+
+
+def _published(path: Path, said: Mapping[str, object], held: Mapping[str, Tensor], fit: Fit) -> Head:
     if speculators.is_speculators(said):
-        return speculators.read(said, held, fit.layers), said
+        return speculators.read(said, held, fit.layers, fit.hidden_size)
     if medusa.is_medusa(held):
-        return medusa.read(said, held, fit.vocab_rows), said
+        return medusa.read(said, held, fit.vocab_rows)
     if mtp.is_mtp(held):
-        return mtp.read(said, held), said
+        return mtp.read(said, held)
+    mtp.refuse_others(held)
     if _whole(held):
         raise LoadError(f"{path} holds a whole model, not a head: draft with it as -d model:path={path}")
-    return safeai.read(said, held, fit.layers), said
+    return safeai.read(said, held, fit.layers, fit.hidden_size)
 
 
 def _base(said: Mapping[str, Any]) -> str:
@@ -110,5 +123,13 @@ def check_fit(head: Head, fit: Fit) -> None:
         raise LoadError(
             f"the {c.kind} head reads layer {max(taps)}, {fit.name} has {fit.layers}: it is another target's"
         )
-    if isinstance(c, RecurrentConfig) and not head.own_end and c.hidden_size != fit.hidden_size:
-        raise LoadError(f"the {c.kind} head is {c.hidden_size} wide and has no vocabulary end of its own: it needs one")
+    if not isinstance(c, RecurrentConfig):
+        return
+    for what, there in (("embedding", c.own_embedding), ("vocabulary end", head.own_end)):
+        if not there and c.hidden_size != fit.hidden_size:
+            raise LoadError(
+                f"the {c.kind} head is {c.hidden_size} wide, {fit.name} {fit.hidden_size}: such a head brings "
+                f"{'an' if what == 'embedding' else 'a'} {what} of its own, which is missing from its file"
+            )
+    if c.mask_id is not None and c.mask_id >= fit.vocab_rows:
+        raise LoadError(f"the p-eagle head's mask token is {c.mask_id}, {fit.name} has ids up to {fit.vocab_rows - 1}")

@@ -51,25 +51,27 @@ def pack_head(head: Head, format: str, end_rows: EndRows) -> PackedModel:
 def rows_of_end(target: PackedModel, ids: Tensor | None) -> Tensor:
     """Rows of a packed target's vocabulary end; see EndRows."""
     entry = target.matrix("head")
-    arena, found = target.arena.view(), []
+    arena = target.arena.view()
+    found = torch.empty(entry.rows if ids is None else len(ids), entry.cols)
     for first in range(0, entry.rows, _CHUNK):
         count = min(_CHUNK, entry.rows - first)
-        chosen = None if ids is None else ids[(ids >= first) & (ids < first + count)] - first
-        if chosen is not None and not len(chosen):
+        wanted = torch.arange(entry.rows) if ids is None else ids
+        here = (wanted >= first) & (wanted < first + count)
+        if not bool(here.any()):
             continue
         start = entry.offset + ext.packed_bytes(entry.format, first, entry.cols) if first else entry.offset
         size = ext.packed_bytes(entry.format, count, entry.cols)
         rows = torch.from_numpy(ext.unpack(entry.format, count, entry.cols, arena[start : start + size]))
-        found.append(rows if chosen is None else rows[chosen])
-    return torch.cat(found)
+        found[here] = rows[wanted[here] - first]
+    return found
 
 
 def _recurrent(packer: _Packer, c: RecurrentConfig) -> None:
     tensors = packer.head.tensors
     if c.own_embedding:
         packer.matrix("embedding", [tensors["embed_tokens.weight"]])
-    packer.matrix("fc", [tensors["fc.weight"]])
-    for name, key in (("fc.bias", "fc.bias"), ("norm", "norm.weight"), ("enorm", "enorm.weight")):
+    packer.joined("fc", ["fc"])
+    for name, key in (("norm", "norm.weight"), ("enorm", "enorm.weight")):
         packer.maybe(name, key)
     for name, key in (("hnorm", "hnorm.weight"), ("input_norm", "input_norm.weight"), ("mask", "mask_embedding")):
         packer.maybe(name, key)
@@ -79,16 +81,14 @@ def _recurrent(packer: _Packer, c: RecurrentConfig) -> None:
         at = f"layers.{i}."
         packer.maybe(f"{i}.attention_norm", f"{at}input_layernorm.weight")
         packer.maybe(f"{i}.feature_norm", f"{at}hidden_norm.weight")
-        packer.matrix(f"{i}.qkv", [tensors[f"{at}self_attn.{part}_proj.weight"] for part in "qkv"])
-        if c.qkv_bias:
-            packer.vector(f"{i}.qkv.bias", [packer.head.floats(f"{at}self_attn.{part}_proj.bias") for part in "qkv"])
+        packer.joined(f"{i}.qkv", [f"{at}self_attn.{part}_proj" for part in "qkv"])
         for part in "qk":
             packer.maybe(f"{i}.{part}_norm", f"{at}self_attn.{part}_norm.weight")
-        packer.matrix(f"{i}.o", [tensors[f"{at}self_attn.o_proj.weight"]])
+        packer.joined(f"{i}.o", [f"{at}self_attn.o_proj"])
         packer.maybe(f"{i}.mlp_norm", f"{at}post_attention_layernorm.weight")
         order = in_turn(c.intermediate_size)
-        packer.matrix(f"{i}.gate_up", [tensors[f"{at}mlp.{part}_proj.weight"] for part in ("gate", "up")], order)
-        packer.matrix(f"{i}.down", [tensors[f"{at}mlp.down_proj.weight"]], wide=len(order) // 2)
+        packer.joined(f"{i}.gate_up", [f"{at}mlp.{part}_proj" for part in ("gate", "up")], order)
+        packer.joined(f"{i}.down", [f"{at}mlp.down_proj"], wide=len(order) // 2)
 
 
 def _medusa(packer: _Packer, c: MedusaConfig) -> None:
@@ -112,6 +112,15 @@ class _Packer:
 
     def vector(self, name: str, parts: Sequence[Tensor]) -> None:
         self._writer.vector(name, torch.cat([part.flatten() for part in parts]).numpy())
+
+    def joined(
+        self, name: str, members: Sequence[str], order: npt.NDArray[np.int64] | None = None, wide: int | None = None
+    ) -> None:
+        """The rows of these members, named without .weight, as one matrix; see `matrix`. Their biases beside it."""
+        self.matrix(name, [self.head.tensors[f"{member}.weight"] for member in members], order, wide)
+        if f"{members[0]}.bias" in self.head.tensors:
+            biases = torch.cat([self.head.floats(f"{member}.bias") for member in members])
+            self.vector(f"{name}.bias", [_placed(biases[:, None], order, 1)])
 
     def matrix(
         self,

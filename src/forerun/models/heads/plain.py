@@ -27,21 +27,21 @@ class TorchRecurrent:
 
     def __init__(self, head: Head, embedding: Tensor, end: Tensor) -> None:
         assert isinstance(head.config, RecurrentConfig)
-        c = self.config = head.config
+        self.config = head.config
         self.head = head
         self._device, self._dtype = embedding.device, embedding.dtype
         self._w = on_device(head, self._dtype, self._device)
         self._embedding = self._w.get("embed_tokens.weight", embedding)
         self._end = the_end(head, self._w, end)
-        cos, sin = (table.to(self._device, self._dtype) for table in tables(c.rope, c.head_dim, c.max_len))
-        self._cos, self._sin = cos[:, None], sin[:, None]
 
     def open(self, blocks: int, block_size: int) -> int:
-        c = self.config
+        c, most = self.config, blocks * block_size
+        cos, sin = (table.to(self._device, self._dtype) for table in tables(c.rope, c.head_dim, c.max_len, most))
+        self._cos, self._sin = cos[:, None], sin[:, None]
         shape = KVShape(c.layers, c.kv_heads, c.head_dim, self._dtype)
-        self._memory = KVMemory(shape, blocks * block_size, self._device)
-        padded = self._device.type != "cpu"
-        self._viewer = Viewer(self._memory, block_size, frozenset([None]), c.heads // c.kv_heads, self._dtype, padded)
+        self._memory = KVMemory(shape, most, self._device)
+        padded, windows = self._device.type != "cpu", frozenset(map(c.window, range(c.layers)))
+        self._viewer = Viewer(self._memory, block_size, windows, c.heads // c.kv_heads, self._dtype, padded)
         self._block_size = block_size
         return self._memory.bytes
 
@@ -58,7 +58,7 @@ class TorchRecurrent:
 
         def mixed(i: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
             view.write(i, torch.stack([rotated(k, cos, sin), v], 1))
-            return attend(rotated(q, cos, sin), view, i, None)
+            return attend(rotated(q, cos, sin), view, i, c.window(i))
 
         feature = features if own else recurrent.lifted(w, c, features)
         states = recurrent.forward(w, c, embedded, feature, mixed)

@@ -31,7 +31,7 @@ def lifted(w: Weights, c: RecurrentConfig, features: Tensor) -> Tensor:
     if c.fc_norm:
         parts = torch.split(features, c.target_size, -1)
         features = torch.cat([norm(x, w[f"fc_norm.{i}.weight"], c.norm_eps) for i, x in enumerate(parts)], -1)
-    return F.linear(features, w["fc.weight"], w.get("fc.bias"))
+    return _linear(w, "fc", features)
 
 
 def forward(w: Weights, c: RecurrentConfig, embedded: Tensor, feature: Tensor, attend: Attend) -> Tensor:
@@ -40,7 +40,7 @@ def forward(w: Weights, c: RecurrentConfig, embedded: Tensor, feature: Tensor, a
         if c.kind == "mtp":
             embedded = norm(embedded, w["enorm.weight"], c.norm_eps)
             feature = norm(feature, w["hnorm.weight"], c.norm_eps)
-        x = F.linear(torch.cat([embedded, feature], -1), w["fc.weight"], w.get("fc.bias"))
+        x = _linear(w, "fc", torch.cat([embedded, feature], -1))
         read = norm(x, w["layers.0.input_layernorm.weight"], c.norm_eps) if c.kind == "mtp" else x
     else:
         normed = norm(feature, w["layers.0.hidden_norm.weight"], c.norm_eps)
@@ -52,8 +52,8 @@ def forward(w: Weights, c: RecurrentConfig, embedded: Tensor, feature: Tensor, a
             read = norm(x, w[f"{at}input_layernorm.weight"], c.norm_eps)
         x = x + _attention(w, c, i, read, attend)
         y = norm(x, w[f"{at}post_attention_layernorm.weight"], c.norm_eps)
-        gate, up = (F.linear(y, w[f"{at}mlp.{part}_proj.weight"]) for part in ("gate", "up"))
-        x = x + F.linear(F.silu(gate) * up, w[f"{at}mlp.down_proj.weight"])
+        gate, up = (_linear(w, f"{at}mlp.{part}_proj", y) for part in ("gate", "up"))
+        x = x + _linear(w, f"{at}mlp.down_proj", F.silu(gate) * up)
     return norm(x, w["norm.weight"], c.norm_eps) if c.norm_output else x
 
 
@@ -64,11 +64,15 @@ def ending(w: Weights, c: RecurrentConfig, state: Tensor) -> Tensor:
 
 def _attention(w: Weights, c: RecurrentConfig, i: int, x: Tensor, attend: Attend) -> Tensor:
     at = f"layers.{i}.self_attn."
-    joined = (F.linear(x, w[f"{at}{part}_proj.weight"], w.get(f"{at}{part}_proj.bias")) for part in "qkv")
+    joined = (_linear(w, f"{at}{part}_proj", x) for part in "qkv")
     q, k, v = (part.view(*part.shape[:-1], -1, c.head_dim) for part in joined)
     if c.qk_norm:
         q, k = (norm(x, w[f"{at}{part}_norm.weight"], c.norm_eps) for x, part in ((q, "q"), (k, "k")))
-    return F.linear(attend(i, q, k, v), w[f"{at}o_proj.weight"])
+    return _linear(w, f"{at}o_proj", attend(i, q, k, v))
+
+
+def _linear(w: Weights, name: str, x: Tensor) -> Tensor:
+    return F.linear(x, w[f"{name}.weight"], w.get(f"{name}.bias"))
 
 
 def norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:

@@ -2,7 +2,7 @@
 
 In the first, "{i}.{j}.linear.weight" is block j of head i and the last "{i}.{n}.weight" its vocabulary end; the tensors
 decide how many there are, since published configs do not always say the same. vLLM's has blocks.{i}.layers.{j} and
-lm_heads.{i}, or one `lm_head` for all, and `token_map` for the words of a reduced vocabulary.
+lm_heads.{i}, or one `lm_head` for all, and `token_map` for the words of a reduced vocabulary, in any order.
 """
 
 from __future__ import annotations
@@ -21,11 +21,20 @@ from forerun.models.heads.config import MedusaConfig
 from forerun.models.heads.formats.safeai import floats
 from forerun.models.heads.head import Head
 from forerun.models.heads.packed import EndRows
+from forerun.models.heads.words import check_words, whole
 
 _BLOCK = re.compile(r"(?:.*medusa_head\.)?(\d+)\.(\d+)\.linear\.(weight|bias)")
 _END = re.compile(r"(?:.*medusa_head\.)?(\d+)\.(\d+)\.weight")
 _VLLM_BLOCK = re.compile(r"blocks\.(\d+)\.layers\.(\d+)\.(weight|bias)")
 _VLLM_END = re.compile(r"lm_heads\.(\d+)\.weight")
+_SETTLED = ("medusa_num_heads", "medusa_num_layers", "num_heads", "original_lm_head", "medusa_fc_bias")
+"""Options that the tensors settle."""
+_SERVING = ("version", "max_paths", "topk", "max_seq_len")
+_MODEL = (
+    "vocab_size", "hidden_size", "intermediate_size", "num_attention_heads", "num_key_value_heads", "head_dim",
+    "hidden_act", "max_position_embeddings", "rms_norm_eps", "rope_theta", "rope_scaling", "rope_parameters",
+)  # fmt: skip
+"""Of the model that the heads are in, or were made for."""
 
 
 def is_medusa(names: Mapping[str, Tensor]) -> bool:
@@ -35,7 +44,12 @@ def is_medusa(names: Mapping[str, Tensor]) -> bool:
 
 def read(said: Mapping[str, object], held: Mapping[str, Tensor], vocab: int) -> Head:
     """The heads of a config and its tensors, for a target with `vocab` rows in its table."""
+    for name in (*_SETTLED, *_SERVING, *_MODEL):
+        said.get(name)
     words = held.get("token_map")
+    if words is not None:
+        words = whole("token_map", words)
+        check_words("token_map", words, vocab)
     tensors: dict[str, Tensor] = {}
     for name, value in held.items():
         if found := _BLOCK.fullmatch(name) or _VLLM_BLOCK.fullmatch(name):
@@ -54,7 +68,7 @@ def read(said: Mapping[str, object], held: Mapping[str, Tensor], vocab: int) -> 
         vocab_size=vocab, target_size=tensors["heads.0.blocks.0.weight"].shape[0], draft_vocab=rows, count=count,
         blocks=blocks, bias="heads.0.blocks.0.bias" in tensors, shared_end="lm_head.weight" in tensors,
     )  # fmt: skip
-    return Head(config, dict(tensors), words.long() if words is not None and config.reduced else None)
+    return Head(config, dict(tensors), words if config.reduced else None)
 
 
 def _inside_a_model(held: Mapping[str, Tensor]) -> bool:

@@ -17,6 +17,7 @@ from forerun.core.errors import LoadError, SpecError
 from forerun.models.heads.config import HeadConfig, MedusaConfig, RecurrentConfig
 from forerun.models.heads.formats.tensors import tensors_in
 from forerun.models.heads.head import Head, Rows8, Stored
+from forerun.models.heads.words import whole
 from forerun.models.rope import Rope
 from forerun.quant import int8
 from forerun.weights.safetensors import read_json
@@ -50,7 +51,7 @@ def read(folder: Path) -> Head:
     return Head(
         config,
         tensors,
-        None if words is None else words.long(),
+        None if words is None else whole("words", words),
         str(said.get("fingerprint", "")),
         card if isinstance(card, Mapping) else {},
     )
@@ -63,7 +64,7 @@ def _config(folder: Path, said: Mapping[str, Any]) -> HeadConfig:
         known = {field.name for field in fields(kind)}
         if odd := sorted(set(values) - known):
             raise LoadError(f"{folder / CONFIG} has a key {odd[0]!r} that this version does not know")
-        values["taps"] = tuple(values.get("taps", ()))
+        values |= {name: tuple(values[name]) for name in ("taps", "windows") if name in values}
         if "rope" in values:
             values["rope"] = Rope(**values["rope"])
         made: HeadConfig = kind(**values)

@@ -1,8 +1,10 @@
-"""EAGLE-1/2/3 folders in SafeAILab's form, with the spellings of SpecForge, SGLang and vLLM.
+"""EAGLE-1/2/3 folders in SafeAILab's form, with the spellings of SpecForge, SGLang, ModelOpt and vLLM.
 
 `config.json` beside pytorch_model.bin or safetensors. EAGLE-3's layer is called `midlayer` (`layers.0` in SpecForge's
-and vLLM's files). Rotations, head_dim and norms are the head's own config's, never the target's. EAGLE-1 has no final
-norm and speaks through the target's vocabulary end; a copy of the target's embedding in its file is not looked at.
+and vLLM's files); the options of EAGLE-3.1 stand at the top or in `eagle_config`. Rotations, head_dim and norms are the
+head's own config's, never the target's. EAGLE-1 has no final norm and speaks through the target's vocabulary end; a
+copy of the target's embedding or end in its file is not looked at. vLLM's form of it has the layer's config in `model`,
+and in its file norms that it does not use.
 """
 
 from __future__ import annotations
@@ -19,31 +21,55 @@ from forerun.core.errors import SpecError
 from forerun.models.fields import Fields
 from forerun.models.heads.config import RecurrentConfig
 from forerun.models.heads.formats.configs import (
+    NORMS,
     default_taps,
     draft_vocab_of,
     layer_config,
     layer_sizes,
     made,
+    norms_of,
     sides,
+    tap_width,
     taps_of,
+    tied_end,
 )
 from forerun.models.heads.formats.words import d2t_t2d, words_of
 from forerun.models.heads.head import Head, Stored
 from forerun.models.heads.packed import EndRows
+from forerun.models.heads.words import check_words, whole
+
+_VLLM = "EAGLEModel"
+_UNUSED = ("norm.weight", "layers.0.input_layernorm.weight")  # by EAGLE-1 in vLLM's form
 
 
-def read(said: Mapping[str, object], held: Mapping[str, Tensor], layers: int) -> Head:
-    """The head of a config and its tensors; `layers` of the target settle its taps where the config does not."""
+def read(said: Mapping[str, object], held: Mapping[str, Tensor], layers: int, width: int | None = None) -> Head:
+    """The head of a config and its tensors; `layers` and `width` of the target settle its taps where the config does
+    not."""
     tensors = {plain_name(name): value for name, value in held.items()}
-    words = words_of(tensors.pop("d2t", None), tensors.pop("t2d", None))
     if not _joins_taps(tensors):
-        for own in ("lm_head.weight", "embed_tokens.weight"):
-            tensors.pop(own, None)
-        return Head(_eagle1(said, tensors), dict(tensors))
+        return _eagle1(said, tensors)
+    values = layer_sizes(said, tensors)
+    words = words_of(tensors.pop("d2t", None), tensors.pop("t2d", None), values["vocab_size"])
     if "mask_hidden" in tensors:
         tensors["mask_hidden"] = tensors["mask_hidden"].flatten()
-    config = _eagle3(said, tensors, words, layers)
+    tied_end(Fields(said).flag("tie_word_embeddings", default=False), tensors, words)
+    taps, parallel = taps_of(said, layers), "mask_hidden" in tensors  # SpecForge's P-EAGLE
+    if Fields(said).flag("parallel_drafting", default=parallel) != parallel:
+        raise Fields(said).bad("parallel_drafting", "true with mask_hidden in the file, false without")
+    config = made(
+        **values, **norms_of(said, tensors, before_residual=False), kind="p-eagle" if parallel else "eagle3", taps=taps,
+        **mask_fields(said, tensors, parallel), target_size=tap_width(said, tensors, taps, width),
+        draft_vocab=draft_vocab_of(said, tensors, words, values["vocab_size"]),
+    )  # fmt: skip
     return Head(config, dict(tensors), words if config.reduced else None)
+
+
+def flattened(said: Mapping[str, object]) -> Mapping[str, object]:
+    """vLLM's config of an EAGLE-1 head as a flat one: what stands outside `model` counts before what is in it."""
+    inner = said.get("model")
+    if not isinstance(inner, Mapping):
+        return said
+    return {**inner, **{key: value for key, value in said.items() if key != "model"}}
 
 
 def kind_of(held: Collection[str]) -> str:
@@ -61,42 +87,46 @@ def _joins_taps(names: Collection[str]) -> bool:
 
 def plain_name(name: str) -> str:
     """A tensor's name without the prefixes of other programs."""
-    for prefix in ("draft_model.", "model."):
-        name = name.removeprefix(prefix)
+    while name.startswith(("draft_model.", "model.")):
+        name = name.partition(".")[2]
     return name.replace("midlayer.", "layers.0.")
 
 
-def _eagle1(said: Mapping[str, object], tensors: Mapping[str, Tensor]) -> RecurrentConfig:
+def _eagle1(said: Mapping[str, object], tensors: dict[str, Tensor]) -> Head:
     values, (rows, cols) = layer_sizes(said, tensors), sides(tensors, "fc.weight")
-    return made(**values, kind="eagle", target_size=cols - rows, draft_vocab=values["vocab_size"])
+    kinds, read = said.get("architectures"), Fields(said)
+    read.flag("tie_word_embeddings", default=False)
+    of_vllm = isinstance(kinds, list) and _VLLM in kinds
+    for name in ("lm_head.weight", "embed_tokens.weight", *(_UNUSED if of_vllm else ())):
+        tensors.pop(name, None)
+    size = read.integer("truncated_vocab_size", 1, values["vocab_size"], default=values["vocab_size"])
+    words = tensors.pop("token_map", None) if size < values["vocab_size"] else None
+    if words is not None:
+        words = whole("token_map", words)
+        check_words("token_map", words, values["vocab_size"])
+    tensors.pop("token_map", None)
+    config = made(**values, kind="eagle", target_size=cols - rows, draft_vocab=size)
+    return Head(config, dict(tensors), words)
 
 
-def _eagle3(
-    said: Mapping[str, object], tensors: Mapping[str, Tensor], words: Tensor | None, layers: int
-) -> RecurrentConfig:
-    values, taps, read = layer_sizes(said, tensors), taps_of(said, layers), Fields(said)
-    parallel = "mask_hidden" in tensors  # SpecForge's P-EAGLE
-    return made(
-        **values,
-        kind="p-eagle" if parallel else "eagle3",
-        mask_id=_mask_id(said) if parallel else None,
-        taps=taps,
-        target_size=read.integer("target_hidden_size", 1, 1 << 17, default=sides(tensors, "fc.weight")[1] // len(taps)),
-        own_embedding="embed_tokens.weight" in tensors,
-        draft_vocab=draft_vocab_of(said, tensors, words, values["vocab_size"]),
-        norm_before_residual=read.flag("norm_before_residual", default=False),
-    )
+def mask_fields(said: Mapping[str, object], tensors: Mapping[str, Tensor], parallel: bool) -> dict[str, Any]:
+    """Fields of RecurrentConfig about embeddings: the head's own, and the mask token's where it is a P-EAGLE head."""
+    own = "embed_tokens.weight" in tensors
+    masked = {"mask_id": _mask_of(said), "own_mask": own or "mask_embedding" in tensors} if parallel else {}
+    return {"own_embedding": own, **masked}
 
 
-def _mask_id(said: Mapping[str, object]) -> int:
-    """The mask token: at the top, or where vLLM looks for it."""
+def _mask_of(said: Mapping[str, object]) -> int:
+    """The mask token: at the top, or where vLLM looks for it; LoadError where two places contradict each other."""
     inner = said.get("dflash_config")
     places = (said, inner if isinstance(inner, Mapping) else {})
-    for name in ("mask_token_id", "ptd_token_id", "pard_token"):
-        for place in places:
-            if name in place:
-                return Fields(place).integer(name, 0, 1 << 22)
-    return Fields(said).integer("mask_token_id", 0, 1 << 22)
+    names = ("mask_token_id", "ptd_token_id", "pard_token")
+    found = {
+        Fields(place).integer(name, 0, 1 << 22) for name in names for place in places if place.get(name) is not None
+    }
+    if len(found) != 1:
+        raise Fields(said).bad("mask_token_id", "one token", "a P-EAGLE head says which stands where none is known")
+    return found.pop()
 
 
 def write(head: Head, folder: Path, layers: int, end_rows: EndRows) -> None:
@@ -107,16 +137,14 @@ def write(head: Head, folder: Path, layers: int, end_rows: EndRows) -> None:
     c = head.config
     if not isinstance(c, RecurrentConfig) or c.kind != "eagle3":
         raise SpecError(f"SafeAILab's form is for eagle3 heads, this is {c.kind}")
-    odd = [name for name in ("norm_before_fc", "fc_norm", "norm_output") if getattr(c, name)]
-    if odd or c.layers > 1:
-        raise SpecError(f"SafeAILab's form has no {odd[0] if odd else 'second layer'}: write the speculators form")
+    if c.layers > 1:
+        raise SpecError("SafeAILab's form has no second layer: write the speculators form")
     said: dict[str, Any] = {
         "architectures": ["LlamaForCausalLMEagle3"],
         **layer_config(c),
         "draft_vocab_size": c.draft_vocab,
     }
-    if c.norm_before_residual:
-        said["norm_before_residual"] = True
+    said |= {name: True for name in NORMS if getattr(c, name)}
     if c.target_size != c.hidden_size:
         said["target_hidden_size"] = c.target_size
     if c.taps != default_taps(layers):

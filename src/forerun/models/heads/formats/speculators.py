@@ -1,7 +1,7 @@
-"""vllm-project/speculators' form of EAGLE-3 and P-EAGLE heads, every flag of its schema.
+"""vllm-project/speculators' form of EAGLE-3, P-EAGLE and MTP heads, every flag of its schema.
 
 `config.json` has `speculators_model_type`, the layer's own config in `transformer_layer_config`, and whom it verifies.
-Older files lack `norm_before_residual`: their writer's default was true.
+Older files lack `norm_before_residual`: their writer's default was true. MTP modules are only read.
 """
 
 from __future__ import annotations
@@ -15,16 +15,27 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from forerun.core.errors import LoadError, SpecError
+from forerun.core.errors import SpecError
 from forerun.models.fields import Fields
 from forerun.models.heads.config import RecurrentConfig
-from forerun.models.heads.formats.configs import draft_vocab_of, layer_config, layer_sizes, made, sides, taps_of
-from forerun.models.heads.formats.safeai import floats, plain_name
+from forerun.models.heads.formats import mtp
+from forerun.models.heads.formats.configs import (
+    draft_vocab_of,
+    layer_config,
+    layer_sizes,
+    made,
+    norms_of,
+    tap_width,
+    taps_of,
+    tied_end,
+)
+from forerun.models.heads.formats.safeai import floats, mask_fields, plain_name
 from forerun.models.heads.formats.words import d2t_t2d, words_of
 from forerun.models.heads.head import Head
 from forerun.models.heads.packed import EndRows
 
 KINDS = {"eagle3": "eagle3", "peagle": "p-eagle"}
+_READ = {**KINDS, "mtp": "mtp"}
 _TRAINING_ONLY = ("verifier_norm.weight", "verifier_lm_head.weight")
 
 
@@ -35,52 +46,34 @@ def is_speculators(said: Mapping[str, object]) -> bool:
 
 def kind_of(said: Mapping[str, object]) -> str:
     """Our name of its kind; LoadError for a kind of speculator that is not known here."""
-    kind = KINDS.get(str(said.get("speculators_model_type")))
+    kind = _READ.get(str(said.get("speculators_model_type")))
     if kind is None:
-        raise Fields(said).bad("speculators_model_type", ", ".join(KINDS), "this kind of speculator is not implemented")
+        raise Fields(said).bad("speculators_model_type", ", ".join(_READ), "this kind of speculator is not implemented")
     return kind
 
 
-def read(said: Mapping[str, object], held: Mapping[str, Tensor], layers: int) -> Head:
+def read(said: Mapping[str, object], held: Mapping[str, Tensor], layers: int, width: int | None = None) -> Head:
     """The head of a config and its tensors; LoadError for a kind of speculator that is not known here."""
     kind = kind_of(said)
     inner = said.get("transformer_layer_config")
     if not isinstance(inner, Mapping):
         raise Fields(said).bad("transformer_layer_config", "an object")
     tensors = {plain_name(name): value for name, value in held.items() if name not in _TRAINING_ONLY}
-    words = words_of(tensors.pop("d2t", None), tensors.pop("t2d", None))
-    config = _config(said, inner, tensors, words, layers, kind)
+    if kind == "mtp":
+        return mtp.read_speculators(said, inner, tensors)
+    values = layer_sizes(inner, tensors)
+    words = words_of(tensors.pop("d2t", None), tensors.pop("t2d", None), values["vocab_size"])
     if "mask_hidden" in tensors:
         tensors["mask_hidden"] = tensors["mask_hidden"].flatten()
-    if kind == "p-eagle" and not config.own_embedding:
-        raise LoadError("a P-EAGLE head brings the embedding of its mask token: embed_tokens.weight is missing")
-    return Head(config, dict(tensors), words if config.reduced else None)
-
-
-def _config(
-    said: Mapping[str, object],
-    inner: Mapping[str, object],
-    tensors: Mapping[str, Tensor],
-    words: Tensor | None,
-    layers: int,
-    kind: str,
-) -> RecurrentConfig:
-    read, taps = Fields(said), taps_of(said, layers)
-    target = read.integer("target_hidden_size", 1, 1 << 17, default=sides(tensors, "fc.weight")[1] // len(taps))
-    values = layer_sizes(inner, tensors)
-    return made(
-        **values,
-        kind=kind,
-        taps=taps,
-        target_size=target,
-        own_embedding="embed_tokens.weight" in tensors,
+    ties = [Fields(place).flag("tie_word_embeddings", default=False) for place in (said, inner)]
+    tied_end(ties[0] if said.get("tie_word_embeddings") is not None else ties[1], tensors, words)
+    taps = taps_of(said, layers)
+    config = made(
+        **values, **norms_of(said, tensors, before_residual=True), kind=kind, taps=taps,
+        **mask_fields(said, tensors, kind == "p-eagle"), target_size=tap_width(said, tensors, taps, width),
         draft_vocab=draft_vocab_of(said, tensors, words, values["vocab_size"]),
-        norm_before_residual=read.flag("norm_before_residual", default=True),
-        norm_before_fc=read.flag("norm_before_fc", default=False),
-        fc_norm=read.flag("fc_norm", default=False),
-        norm_output=read.flag("norm_output", default=False),
-        mask_id=read.integer("mask_token_id", 0, 1 << 22) if kind == "p-eagle" else None,
-    )
+    )  # fmt: skip
+    return Head(config, dict(tensors), words if config.reduced else None)
 
 
 def write(
