@@ -70,8 +70,9 @@ def kind_at(path: Path) -> str:
 
 
 def _whole(held: Collection[str]) -> bool:
-    """Whether tensors of these names are a whole model's."""
-    return {"model.embed_tokens.weight", "model.norm.weight"} <= set(held)
+    """Whether tensors of these names are a whole model's; a head may have all of these, and joins features besides."""
+    names = set(held)
+    return {"model.embed_tokens.weight", "model.norm.weight"} <= names and not {"fc.weight", "model.fc.weight"} & names
 
 
 def _read(path: Path, fit: Fit) -> tuple[Head, dict[str, Any]]:

@@ -208,7 +208,8 @@ def differing(said: Mapping[str, object], head: Head) -> list[str]:
         "norm_before_fc": config.norm_before_fc, "fc_norm": config.fc_norm, "num_hidden_layers": config.layers,
     }  # fmt: skip
     inner, layer = said.get("eagle_config"), said.get("transformer_layer_config")
-    places = [{**held, "tie_word_embeddings": not head.own_end or head.tied}, held, held]
+    tied = said.get("tie_word_embeddings") is True and head.own_end  # without an end the flag may be right or not
+    places = [{**held, "tie_word_embeddings": head.tied} if tied else held, held, held]
     return [
         f"{key} is {json.dumps(place[key])} in its config, {json.dumps(there)} by its tensors: they count"
         for place, known in zip((said, inner, layer), places, strict=True)
