@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -12,11 +14,14 @@ from forerun.core.noise import Noise, SeededNoise, hashed, paces, target_slot
 from forerun.core.params import SamplingParams
 from forerun.core.plan import Plan
 from forerun.core.seq import Seq
-from forerun.core.vocabulary import shape
+from forerun.core.vocabulary import PLAIN, shape
+from forerun.drafters.growth import Growth
+from forerun.drafters.marginal import grow_over
 from forerun.drafters.model import ModelDrafter, ModelOptions
 from forerun.testing.gate import measure
 from forerun.testing.tables import random_table
 from forerun.testing.toy import ToyTarget, table_law
+from forerun.trees.shape import Shape
 from forerun.verify.reference import Reference
 
 DRAWN = SamplingParams(temperature=1.0, seed=3)
@@ -154,3 +159,72 @@ def test_foreseen_guesses_that_lead_by_little_are_not_grown():
     assert lengths[0.0] == [6] * 40
     assert all(a >= b >= c for a, b, c in zip(*lengths.values(), strict=True))
     assert sum(lengths[0.9]) < sum(lengths[0.5]) < 0.8 * sum(lengths[0.0])
+
+
+class Law:
+    """Rows [V] by path for one sequence, as a head has them."""
+
+    def __init__(self, rows):
+        self.rows = rows
+
+    def draw(self, shape, plan, law="chosen", **params):
+        """The tree of a growth to its end over these rows, by depth."""
+        seq = Seq(0, [0], SamplingParams(**params), 64)
+        growth = Growth(seq, 0, plan.depth, plan.width, plan, law, shape)
+        grow_over([growth], self.rows[None], self, self.rows.shape[1], SeededNoise([3]))
+        return growth.tree()
+
+    @property
+    def head(self):
+        return SimpleNamespace(words=None)
+
+    vocabulary = PLAIN
+
+
+def kept(tree):
+    """Rank-free paths of a tree's nodes."""
+    return {tuple(tree.tokens[n] for n in tree.path(node)) for node in range(1, len(tree))}
+
+
+@pytest.mark.parametrize("nodes", [1, 2, 3, 4, 5, 6])
+def test_274_a_single_child_has_its_own_log_probability(nodes):
+    """Trees that are cut keep the likeliest nodes, however many children each has."""
+    # At depth 0 words 1 and 2 lie close together; below them one child each, which is never likelier than 0.4.
+    rows = torch.tensor([[0.02, 0.5, 0.4, 0.08], [0.3, 0.4, 0.2, 0.1], [0.1, 0.2, 0.3, 0.4]]).log()
+    shape = Shape.of([[0], [1], [0, 0], [1, 0], [0, 0, 0], [2]])
+    order = [(1,), (2,), (1, 1), (2, 1), (3,), (1, 1, 3)]  # 0.5, 0.4, 0.2, 0.16, 0.08, 0.08 * 1
+    rows[2, 3] = math.log(0.39)  # so that (1, 1, 3), 0.078, comes after (3,)
+    tree = Law(rows).draw(shape, Plan(3, nodes=nodes, width=3))
+    assert kept(tree) == set(order[:nodes])
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.7])
+def test_274_scores_are_sums_of_the_rows_own_logarithms(temperature):
+    """In growing and static trees, at every width, whatever the request's temperature: EAGLE's are at temperature 1."""
+    rows = torch.randn(3, 8, generator=torch.Generator().manual_seed(2))
+    for static, plan in (
+        (None, Plan(3, nodes=7, width=3, signals=True)),
+        (None, Plan(3, nodes=3, width=1, confidence=0.01, signals=True)),
+        (Shape.of([[0], [1], [0, 0], [1, 0], [1, 0, 0]]), Plan(3, nodes=4, width=2, signals=True)),
+    ):
+        asked = {"temperature": temperature, "seed": 1}
+        growth_rows, seq = Law(rows), Seq(0, [0], SamplingParams(**asked), 64)
+        growth = Growth(seq, 0, 3, plan.width, plan, "chosen", static)
+        grow_over([growth], rows[None], growth_rows, 8, SeededNoise([3]))
+        logs = torch.log_softmax(rows, -1)
+        for node in range(1, len(growth._tokens)):
+            path, at = [], node
+            while at:
+                path.insert(0, growth._tokens[at])
+                at = growth._parents[at]
+            want = sum(float(logs[depth, token]) for depth, token in enumerate(path))
+            assert growth._scores[node] == pytest.approx(want, abs=1e-5)
+
+
+def test_274_a_chain_takes_no_logarithms():
+    """Its order needs none: the likeliest word of each row, which a runtime finds on its way."""
+    rows = Law(torch.randn(3, 8, generator=torch.Generator().manual_seed(2)))
+    rows.vocabulary = SimpleNamespace(likeliest=None)
+    for static in (None, Shape.chain(3)):
+        tree = rows.draw(static, Plan(3, nodes=2, width=1))
+        assert [tree.tokens[n] for n in (1, 2)] == rows.rows.argmax(-1)[:2].tolist()

@@ -11,7 +11,8 @@ from forerun.core.params import SamplingParams
 from forerun.testing.exact import table_draft, widths
 from forerun.testing.gate import measure
 from forerun.testing.tables import fixed_table, random_table
-from forerun.verify import Typical
+from forerun.verify import Typical, verifier
+from forerun.verify.typical import TypicalOptions
 
 
 def test_it_says_that_it_is_lossy_and_it_is():
@@ -63,3 +64,26 @@ def test_the_bonus_is_the_targets_own_draw():
 def test_options_out_of_range(options):
     with pytest.raises(SpecError, match=f"{next(iter(options))} must be a number from 0 to 1"):
         Typical(**options)
+
+
+def test_279_the_token_after_the_path_may_be_the_likeliest_as_in_medusa_s_code():
+    """Whatever the temperature: of the row of the last node that stands, of the root's where none does."""
+    target = fixed_table([0.15, 0.5, 0.3, 0.05])
+    for tokens, parents, stands in (((0, 2, 2), (-1, 0, 1), (2, 2)), ((0, 3), (-1, 0), ()), ((0,), (-1,), ())):
+        for temperature in (0.5, 1.0):
+            tree, params = Tree(tokens, parents), SamplingParams(temperature=temperature, seed=1)
+            found = measure(Typical(epsilon=0.06, bonus="argmax"), target, lambda noise, tree=tree: tree, params)
+            assert found.emitted == {(*stands, 1): pytest.approx(1.0)}
+    drawn = measure(Typical(), target, lambda noise: Tree((0,), (-1,)))
+    assert len(drawn.emitted) == 4, "drawn if nobody says"
+
+
+def test_279_the_option_stands_behind_the_name():
+    assert verifier("typical:bonus=argmax,epsilon=0.2").options == TypicalOptions(0.2, 0.3, "argmax")
+    assert verifier("typical").options.bonus == "draw"
+    with pytest.raises(SpecError, match="bonus of typical acceptance"):
+        verifier("typical:bonus=best")
+    with pytest.raises(SpecError, match="typical option"):
+        verifier("typical:bonuses=argmax")
+    with pytest.raises(SpecError, match="auto takes no options"):
+        verifier("auto:bonus=argmax")

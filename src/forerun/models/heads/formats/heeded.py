@@ -43,10 +43,11 @@ HARMLESS = frozenset((
     "down_sample_ratio_min", "loss_type", "max_anchors", "max_seq_len", "ttt_steps", "base_model",
     "base_model_name_or_path", "target_model_type", "target_model_name_or_path", "modal_type", "method",
     "num_lookahead_tokens", "num_speculative_tokens", "num_steps", "speculative_tokens",
-    "parallel_draft_heads_num_layers",
+    "parallel_draft_heads_num_layers", "rope_theta", "rope_parameters",
 ))  # fmt: skip
 """Keys of transformers, of training and of serving, and those that the tensors settle, as biases, layers and experts;
-windows are read for the heads that have layers of their own, and of a whole model's layers elsewhere."""
+windows are read for the heads that have layers of their own, and of a whole model's layers elsewhere. Rotations may be
+said twice, of which transformers counts one."""
 
 NEUTRAL: Mapping[str, tuple[object, ...]] = {
     "hidden_act": ("silu", "swish"), "is_causal": (True,), "logit_scale": (1,), "logits_scaling": (1,),
