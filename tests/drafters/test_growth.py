@@ -219,12 +219,3 @@ def test_274_scores_are_sums_of_the_rows_own_logarithms(temperature):
                 at = growth._parents[at]
             want = sum(float(logs[depth, token]) for depth, token in enumerate(path))
             assert growth._scores[node] == pytest.approx(want, abs=1e-5)
-
-
-def test_274_a_chain_takes_no_logarithms():
-    """Its order needs none: the likeliest word of each row, which a runtime finds on its way."""
-    rows = Law(torch.randn(3, 8, generator=torch.Generator().manual_seed(2)))
-    rows.vocabulary = SimpleNamespace(likeliest=None)
-    for static in (None, Shape.chain(3)):
-        tree = rows.draw(static, Plan(3, nodes=2, width=1))
-        assert [tree.tokens[n] for n in (1, 2)] == rows.rows.argmax(-1)[:2].tolist()
