@@ -7,7 +7,7 @@
 namespace forerun {
 
 std::vector<Unit> units(const Forward& forward, const Heads& heads, int threads) {
-    const int pairs = int(forward.items.size()) * heads.kv_heads;
+    const int64_t pairs = int64_t(forward.items.size()) * heads.kv_heads;
     std::vector<Unit> out;
     for (size_t b = 0; b < forward.items.size(); b++) {
         const int queries = (forward.first_row[b + 1] - forward.first_row[b]) * heads.group();
@@ -44,21 +44,21 @@ void Attention::prepare(const Forward& forward, const KV& kv, const Heads& heads
         padded(UNIT_QUERIES * score_floats_ * sizeof(float), 64),
         padded(UNIT_QUERIES * size_t(kv.dims) * sizeof(float), 64),
         gathered_tiles_ * rows * (padded(kv.key_bytes(), 64) + padded(kv.value_bytes(), 64) + 128),
+        2 * padded(kv.value_bytes(), 64),
     };
     scratch_.resize(threads);
     for (Scratch& s : scratch_) {
-        const size_t need = sizes[0] + sizes[1] + sizes[2] + sizes[3] + 64;
-        if (s.memory.size() < need) s.memory.assign(need, 0);  // finite, so that what is masked stays harmless
+        const size_t need = sizes[0] + sizes[1] + sizes[2] + sizes[3] + sizes[4] + 64;
+        if (s.memory.size() < need) s.memory.resize(need);
         uint8_t* at = s.memory.data() + (64 - size_t(s.memory.data()) % 64) % 64;
         s.queries = at;
         s.scores = (float*)(at += sizes[0]);
         s.sums = (float*)(at += sizes[1]);
-        s.gathered = at + sizes[2];
+        s.gathered = at += sizes[2];
+        s.edges = at + sizes[3];
         const size_t tiles = score_floats_ / 16;
         s.keys.resize(tiles), s.values.resize(tiles), s.key_scales.resize(tiles), s.value_scales.resize(tiles);
     }
-    if (gathered)  // gathered tiles lie elsewhere from forward to forward: what was a score must not be read as a value
-        for (Scratch& s : scratch_) std::memset(s.gathered, 0, sizes[3]);
 }
 
 // The tile as it lies in memory.
@@ -99,6 +99,16 @@ void Attention::gather(const Span& span, Scratch& s, const Row& row, int local, 
     s.keys[at] = key, s.values[at] = value, s.key_scales[at] = scales, s.value_scales[at] = scales + 16;
 }
 
+// The values of a tile with zeros in the place of positions outside [low, end), which may hold anything: a sequence
+// that ended left it there, or a branch that this row is not on. Their weight is 0, but 0 times infinity is none.
+const uint8_t* Attention::trimmed(const KV& kv, const uint8_t* values, int low, int end, uint8_t* room) {
+    if (low <= 0 && end >= KV::TOKENS) return values;
+    std::memcpy(room, values, kv.value_bytes());
+    kv.clear_values(room, 0, std::max(0, low));
+    kv.clear_values(room, std::min(KV::TOKENS, end), KV::TOKENS);
+    return room;
+}
+
 void Attention::run(const Unit& unit, const Forward& forward, const KV& kv, const Kernels& kernels, const Heads& heads, int layer,
                     const float* qkv, size_t qkv_stride, float* out, size_t out_stride, int thread) {
     Scratch& s = scratch_[thread];
@@ -108,10 +118,13 @@ void Attention::run(const Unit& unit, const Forward& forward, const KV& kv, cons
     const auto low_of = [&](const Row& row) { return heads.window ? std::max<int64_t>(0, row.position - heads.window + 1) : 0; };
 
     int64_t first = row_of(unit.first).position, end = 0, shared = INT64_MAX;
+    int64_t whole = 0, whole_end = INT64_MAX;  // tiles that all rows see all of
     for (int q = unit.first; q < unit.end; q++) {
         const Row& row = row_of(q);
         first = std::min(first, low_of(row) / KV::TOKENS);
         end = std::max(end, row.position / KV::TOKENS + 1);
+        whole = std::max(whole, (low_of(row) + KV::TOKENS - 1) / KV::TOKENS);
+        whole_end = std::min(whole_end, (row.position + 1) / KV::TOKENS);
         if (row.split <= row.position) shared = std::min(shared, row.split / KV::TOKENS);
     }
     shared = std::max(first, std::min(shared, end));
@@ -131,10 +144,11 @@ void Attention::run(const Unit& unit, const Forward& forward, const KV& kv, cons
     std::memset(s.sums, 0, size_t(queries) * kv.dims * sizeof(float));
     const float scale = 1.0f / std::sqrt(float(dim));
     float totals[UNIT_QUERIES];
+    const auto low_at = [&](const Row& row) { return int(low_of(row) - 16 * first); };
+    const auto end_at = [&](const Row& row) { return int(row.position + 1 - 16 * first); };
     const auto weigh = [&](int q, const Row& row) {
         float* at = s.scores + q * score_stride;
-        totals[q] = kernels.softmax({at, tiles, int(low_of(row) - 16 * first), int(row.position + 1 - 16 * first), scale,
-                                     s.value_scales.data(), (uint8_t*)at, kv.type});
+        totals[q] = kernels.softmax({at, tiles, low_at(row), end_at(row), scale, s.value_scales.data(), (uint8_t*)at, kv.type});
     };
     const bool alone = shared < end;  // rows have tiles of their own
     const auto mix = [&](int q, int count, int from, int to) {
@@ -142,22 +156,38 @@ void Attention::run(const Unit& unit, const Forward& forward, const KV& kv, cons
             kernels.mix[kv.type]({(const uint8_t*)(s.scores + q * score_stride) + size_t(from) * 16 * act_bytes(act), score_stride * sizeof(float),
                                   count, kv.dims, to - from, s.values.data() + from, s.sums + size_t(q) * kv.dims, size_t(kv.dims)});
     };
-    if (!alone) {
+    // What one row sees of tiles [from, to), and no more.
+    const auto mix_row = [&](int q, int count, const Row& row, int from, int to) {
+        from = std::max(from, low_at(row) / 16), to = std::min(to, (end_at(row) + 15) / 16);
+        if (from >= to) return;
+        const uint8_t *front = s.values[from], *back = s.values[to - 1];
+        s.values[from] = trimmed(kv, front, low_at(row) - 16 * from, end_at(row) - 16 * from, s.edges);
+        if (to - 1 > from) s.values[to - 1] = trimmed(kv, back, low_at(row) - 16 * (to - 1), end_at(row) - 16 * (to - 1), s.edges + padded(kv.value_bytes(), 64));
+        mix(q, count, from, to);
+        s.values[from] = front, s.values[to - 1] = back;
+    };
+    const auto each_row = [&](auto&& act) {
+        for (int q = 0, next; q < queries; q = next) {
+            next = std::min(queries, q + group - (unit.first + q) % group);
+            act(q, next, row_of(unit.first + q));
+        }
+    };
+    if (alone) {
+        each_row([&](int q, int next, const Row& row) {
+            const int last = int(row.position / KV::TOKENS + 1 - first);
+            for (int t = common; t < last; t++) gather(span, s, row, (unit.first + q) / group - unit.first / group, first + t);
+            Scores own{s.queries + q * query_bytes_, query_bytes_, next - q, dim, last - common, s.keys.data() + common,
+                       s.key_scales.data() + common, s.scores + q * score_stride + 16 * common, score_stride};
+            if (last > common) kernels.scores[kv.type](own);
+            for (int i = q; i < next; i++) weigh(i, row);
+            mix_row(q, next - q, row, 0, last);
+        });
+    } else {
+        const int inner = int(std::max(first, std::min(whole, end)) - first), outer = std::max(inner, int(std::min(whole_end, end) - first));
         for (int q = 0; q < queries; q++) weigh(q, row_of(unit.first + q));
-        mix(0, queries, 0, common);
-    }
-    for (int q = 0; alone && q < queries;) {
-        const Row& row = row_of(unit.first + q);
-        const int next = std::min(queries, q + group - (unit.first + q) % group);
-        const int last = int(row.position / KV::TOKENS + 1 - first);
-        for (int t = common; t < last; t++) gather(span, s, row, (unit.first + q) / group - unit.first / group, first + t);
-        Scores own{s.queries + q * query_bytes_, query_bytes_, next - q, dim, last - common, s.keys.data() + common,
-                   s.key_scales.data() + common, s.scores + q * score_stride + 16 * common, score_stride};
-        if (last > common) kernels.scores[kv.type](own);
-        for (int i = q; i < next; i++) weigh(i, row);
-        mix(q, next - q, 0, std::min(common, last));
-        mix(q, next - q, common, last);
-        q = next;
+        each_row([&](int q, int next, const Row& row) { mix_row(q, next - q, row, 0, inner); });
+        mix(0, queries, inner, outer);
+        each_row([&](int q, int next, const Row& row) { mix_row(q, next - q, row, outer, tiles); });
     }
     for (int q = 0; q < queries; q++) {
         const int index = unit.first + q, head = unit.kv_head * group + index % group;

@@ -3,13 +3,9 @@
 #include <atomic>
 
 #include "forward.h"
+#include "op.h"
 
 namespace forerun {
-
-struct Heads {  // geometry of one attention
-    int heads, kv_heads, head_dim, window;
-    int group() const { return heads / kv_heads; }
-};
 
 // Queries [first, end) of one item and key head: query q is head q % group of the item's row q / group.
 struct Unit {
@@ -33,13 +29,14 @@ class Attention {
   private:
     struct Scratch {
         std::vector<uint8_t> memory;
-        uint8_t *queries, *gathered;
+        uint8_t *queries, *gathered, *edges;
         float *scores, *sums;
         std::vector<const uint8_t*> keys, values;
         std::vector<const float*> key_scales, value_scales;
     };
     struct Span;
     void point(const Span& span, Scratch& s, int64_t tile) const;
+    static const uint8_t* trimmed(const KV& kv, const uint8_t* values, int low, int end, uint8_t* room);
     void gather(const Span& span, Scratch& s, const Row& row, int local, int64_t tile) const;
 
     std::vector<Scratch> scratch_;

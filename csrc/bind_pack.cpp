@@ -9,6 +9,7 @@
 
 #include "bind.h"
 #include "isa.h"
+#include "mode.h"
 #include "pack.h"
 
 namespace nb = nanobind;
@@ -31,15 +32,6 @@ using Vector = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Out = nb::ndarray<uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Packed = nb::ndarray<const uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
-constexpr size_t MOST = size_t(1) << 40;  // rows, columns, and their product: far above any model, far below overflow
-
-size_t checked_bytes(Format format, size_t rows, size_t cols) {
-    if (rows < 1 || cols < 1 || rows > MOST || cols > MOST || rows > MOST / cols)
-        throw std::invalid_argument("a matrix of " + std::to_string(rows) + " x " + std::to_string(cols) +
-                                    " cannot be packed (allowed: 1 to 2^40 values)");
-    return matrix_bytes(format, rows, cols);
-}
-
 void expect(const char* what, size_t got, size_t wanted) {
     if (got != wanted)
         throw std::invalid_argument(std::string(what) + " is " + std::to_string(got) + ", must be " +
@@ -54,7 +46,7 @@ void expect_aligned(const char* what, const T* data) {
 
 // The size of `out` is the only thing that keeps a pack from writing past its end.
 void expect_out(Format format, size_t rows, size_t cols, size_t got) {
-    expect("the size of the packed bytes", got, checked_bytes(format, rows, cols));
+    expect("the size of the packed bytes", got, checked_matrix_bytes(format, rows, cols));
 }
 
 void expect_codes(bool good, const char* allowed) {
@@ -118,6 +110,7 @@ void nf4(Matrix<uint8_t> codes, Matrix<float> absmax, Out out) {
 }
 
 nb::ndarray<nb::numpy, float, nb::ndim<2>> unpacked(const std::string& name, size_t rows, size_t cols, Packed packed) {
+    const FloatMode mode;
     const Format format = format_of(name);
     expect_out(format, rows, cols, packed.size());
     auto* values = new float[rows * cols];
@@ -136,7 +129,7 @@ void bind_pack(nb::module_& m) {
     for (const char* name : FORMAT_NAMES) names.append(name);
     m.attr("FORMATS") = nb::tuple(names);
     m.def("packed_bytes", [](const std::string& name, size_t rows, size_t cols) {
-        return checked_bytes(format_of(name), rows, cols);
+        return checked_matrix_bytes(format_of(name), rows, cols);
     }, nb::arg("format"), nb::arg("rows"), nb::arg("cols"));
     m.def("pack_f32", plain<float, pack_f32, F32>, nb::arg("matrix").noconvert(), nb::arg("out").noconvert());
     m.def("pack_bf16", plain<uint16_t, pack_bf16, BF16>, nb::arg("matrix").noconvert(), nb::arg("out").noconvert());

@@ -34,8 +34,15 @@ Rows rows_of(std::unique_ptr<float[]> memory, size_t rows, size_t columns, size_
     return Rows(data, 2, shape, owner, strides);
 }
 
+// Python hears once of threads that could not be made.
+void say_note() {
+    const std::string note = Pool::take_note();
+    if (!note.empty() && PyErr_WarnEx(PyExc_RuntimeWarning, note.c_str(), 1)) throw nb::python_error();
+}
+
 nb::tuple run(Program& program, const KV& kv, const std::vector<int>& tokens, const std::vector<ItemTuple>& tuples,
-              const std::optional<FloatRows>& features) {
+              const std::optional<FloatRows>& features, int threads) {
+    if (threads < 0) throw std::invalid_argument("threads must be 0 (all) or more");
     std::vector<Item> items;
     items.reserve(tuples.size());
     for (const auto& [start, certain, seen, parents, blocks] : tuples) items.push_back({start, certain, seen, parents, blocks});
@@ -43,11 +50,19 @@ nb::tuple run(Program& program, const KV& kv, const std::vector<int>& tokens, co
     {
         nb::gil_scoped_release release;
         result = program.run(kv, tokens, items, features ? features->data() : nullptr, features ? features->shape(0) : 0,
-                             features ? features->shape(1) : 0);
+                             features ? features->shape(1) : 0, threads);
     }
+    say_note();
     nb::object hidden = nb::none();
     if (result.taps) hidden = nb::cast(rows_of(std::move(result.hidden), result.fed, result.taps, result.taps));
     return nb::make_tuple(rows_of(std::move(result.logits), result.rows, result.columns, result.width), result.best, hidden);
+}
+
+// What may not happen while a forward of another thread reads the memory.
+template <class Act> void between_forwards(Act&& act) {
+    nb::gil_scoped_release release;
+    std::lock_guard lock(Pool::between_forwards());
+    act();
 }
 
 Then then_of(const std::string& name) {
@@ -80,7 +95,7 @@ void attend(Program& program, int qkv, int out, int layer, int heads, int kv_hea
 void logits(Program& program, int source, int matrix, int bias, int norm, float eps, int ids) {
     Op made = op(Op::LOGITS, source, -1);
     made.matrix = matrix, made.bias = bias, made.norm = norm, made.eps = eps;
-    made.ids = ids > 0 ? ids : program.matrix_rows(matrix);
+    made.ids = ids;
     program.add(made);
 }
 
@@ -93,7 +108,6 @@ void bind_operations(nb::class_<Program>& c) {
     c.def("feature", [](Program& p, int out) { p.add(op(Op::FEATURE, -1, out)); }, "out"_a);
     c.def("norm", [](Program& p, int source, int out, int weight, float eps, int offset) {
         Op made = op(Op::NORM, source, out);
-        if (weight < 0) throw std::invalid_argument("a norm needs its weight");
         made.norm = weight, made.eps = eps, made.offset = offset;
         p.add(made);
     }, "source"_a, "out"_a, "weight"_a, "eps"_a, "offset"_a = 0);
@@ -120,6 +134,15 @@ void bind_program(nb::module_& m) {
         Pool::set_threads(count);
     }, "count"_a);
     m.def("threads", &Pool::threads);
+    m.def("fail", [](int thread) {
+        nb::gil_scoped_release release;
+        const Pool::Turn pool;
+        pool->run(pool->count(), [&](int each, int threads, Barrier& barrier) {
+            barrier.meet(threads);
+            if (each == thread % threads) throw std::bad_alloc();
+            barrier.meet(threads);
+        });
+    }, "thread"_a);
     m.def("probe", [](size_t nbytes, double seconds) {
         nb::gil_scoped_release release;
         return probe(nbytes, seconds);
@@ -128,8 +151,12 @@ void bind_program(nb::module_& m) {
     nb::class_<KV>(m, "KV")
         .def(nb::init<int, int, int, int64_t, const std::string&>(), "layers"_a, "kv_heads"_a, "head_dim"_a, "blocks"_a, "dtype"_a)
         .def_prop_ro("nbytes", &KV::nbytes)
-        .def("move", &KV::move, "sources"_a, "targets"_a)
-        .def("copy_block", &KV::copy_block, "source"_a, "target"_a);
+        .def("move", [](const KV& kv, const std::vector<int64_t>& sources, const std::vector<int64_t>& targets) {
+            between_forwards([&] { kv.move(sources, targets); });
+        }, "sources"_a, "targets"_a)
+        .def("copy_block", [](const KV& kv, int64_t source, int64_t target) {
+            between_forwards([&] { kv.copy_block(source, target); });
+        }, "source"_a, "target"_a);
 
     nb::class_<Program> c(m, "Program");
     c.def(nb::init<const std::string&>(), "isa"_a);
@@ -139,7 +166,7 @@ void bind_program(nb::module_& m) {
     c.def("rope", [](Program& p, const Floats& inv_freq, float scale) { p.rope(inv_freq.data(), inv_freq.shape(0), scale); },
           "inv_freq"_a, "scale"_a);
     bind_operations(c);
-    c.def("run", &run, "kv"_a, "tokens"_a, "items"_a, "features"_a = nb::none());
+    c.def("run", &run, "kv"_a, "tokens"_a, "items"_a, "features"_a = nb::none(), "threads"_a = 0);
     c.def_ro("isa", &Program::isa);
     c.def_prop_ro("weight_bytes", &Program::weight_bytes);
 }

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "bind.h"
+#include "mode.h"
 #include "vocab.h"
 
 namespace nb = nanobind;
@@ -32,6 +33,7 @@ nb::capsule owner_of(std::unique_ptr<T[]>& values) {
 }
 
 std::vector<int64_t> argmax_of(Matrix logits) {
+    const FloatMode mode;
     const size_t rows = logits.shape(0), size = logits.shape(1);
     if (rows > 0 && size > 1 && logits.stride(1) != 1)
         throw std::invalid_argument("a row's logits must lie one after another: copy the matrix first");
@@ -43,6 +45,7 @@ std::vector<int64_t> argmax_of(Matrix logits) {
 
 std::pair<std::optional<IdsOut>, WeightsOut> nucleus_of(Weights row, double temperature, int64_t top_k, double top_p,
                                                         double min_p) {
+    const FloatMode mode;
     Support support;
     {
         nb::gil_scoped_release unlocked;
@@ -58,6 +61,7 @@ std::pair<std::optional<IdsOut>, WeightsOut> nucleus_of(Weights row, double temp
 }
 
 std::vector<std::pair<std::vector<int64_t>, std::vector<double>>> likeliest_of(Matrix logits, size_t k) {
+    const FloatMode mode;
     const size_t rows = logits.shape(0), size = logits.shape(1);
     if (rows > 0 && size > 1 && logits.stride(1) != 1)
         throw std::invalid_argument("a row's logits must lie one after another: copy the matrix first");
@@ -71,6 +75,7 @@ std::vector<std::pair<std::vector<int64_t>, std::vector<double>>> likeliest_of(M
 }
 
 int64_t race_of(Weights weights, std::optional<Ids> ids, uint64_t key) {
+    const FloatMode mode;
     const size_t size = weights.size();
     if (ids && ids->size() != size)
         throw std::invalid_argument("there are " + std::to_string(size) + " weights and " +

@@ -46,12 +46,13 @@ template <KVType TYPE> void scores(const Scores& job) {
 float softmax(const Softmax& job) {
     const int first = job.low / 16, last = (job.end + 15) / 16;
     const F scale = Isa::set1(job.scale), never = Isa::set1(-__builtin_inff());
-    F top = never;
+    F top = never, odd = Isa::zero();
     for (int t = first; t < last; t++) {
         float* s = job.scores + 16 * t;
         for (int i = 16 * t; i < job.low; i++) s[i - 16 * t] = -__builtin_inff();
         for (int i = job.end; i < 16 * t + 16; i++) s[i - 16 * t] = -__builtin_inff();
         top = Isa::max(top, Isa::load(s));
+        odd = Isa::add(odd, Isa::load(s));  // a maximum may overlook NaN, a sum does not
     }
     const F most = Isa::set1(Isa::top(top));
     const Act act = job.type == KV_BF16 ? Isa::KV_ACT : ACT_F32;
@@ -65,8 +66,13 @@ float softmax(const Softmax& job) {
             if (job.type == KV_INT8) p = Isa::mul(p, Isa::load(job.scales[t]));
         }
         put(act, job.p + 16 * t * size, 0, p);
+        if (job.type != KV_INT8 || (t != first && t != last - 1)) continue;
+        float* weights = (float*)job.p;  // outside, the scales may be anything
+        for (int i = 16 * t; i < job.low; i++) weights[i] = 0;
+        for (int i = job.end; i < 16 * t + 16; i++) weights[i] = 0;
     }
-    return Isa::sum(total);
+    const float strange = Isa::sum(odd);
+    return strange != strange ? strange : Isa::sum(total);
 }
 
 // Weights times value tiles: QB queries and DB vectors of 16 dimensions at a time, all tiles in one go.

@@ -38,11 +38,17 @@ struct RowValues {
     }
 };
 
-// Rounds `count` values (a multiple of 16) to int8 with one scale; returns the sum of the codes.
+// Rounds `count` values (a multiple of 16) to int8 with one scale; returns the sum of the codes. Where a value is not
+// finite there are no codes, and the scale is NaN, which every product then is.
 inline int32_t to_bytes(const RowValues& values, int first, int count, int8_t* out, float* scale) {
     F top = Isa::zero();
-    for (int i = first; i < first + count; i += 16) top = Isa::max(top, Isa::abs(values.at(i)));
-    const float most = Isa::top(top);
+    for (int i = first; i < first + count; i += 16) top = Isa::larger(top, Isa::abs(values.at(i)));
+    const float most = Isa::largest(top);
+    if (!(most < __builtin_inff())) {
+        *scale = __builtin_nanf("");
+        __builtin_memset(out, 0, size_t(count));
+        return 0;
+    }
     *scale = most / 127.0f;
     const F inverse = Isa::set1(most > 0 ? 127.0f / most : 0.0f);
     I total = Isa::zeroi();

@@ -30,10 +30,13 @@ uint16_t bf16(float x) {  // to nearest, ties to even; a NaN stays one
     return uint16_t((bits + ((bits >> 16 & 1) + 0x7fff)) >> 16);
 }
 
-float scale_of(const float* x, int n) {
-    float top = 0;
-    for (int i = 0; i < n; i++) top = std::fmax(top, std::fabs(x[i]));
-    return top / 127.0f;
+// Codes of 8 bits and their scale; a scale that is NaN, and codes of 0, where a value is not finite.
+template <class Put> float to_codes(const float* x, int n, Put&& put) {
+    float top = 0, odd = 0;
+    for (int i = 0; i < n; i++) top = std::fmax(top, std::fabs(x[i])), odd += x[i] * 0.0f;
+    const float scale = top / 127.0f + odd;
+    for (int i = 0; i < n; i++) put(i, scale > 0 ? int8_t(std::nearbyint(x[i] / scale)) : int8_t(0));
+    return scale;
 }
 
 }  // namespace
@@ -77,12 +80,24 @@ void KV::put(int layer, int head, int64_t slot, const float* key, const float* v
         for (int d = 0; d < head_dim; d++) k16[(d / 2 * 16 + i) * 2 + d % 2] = bf16(key[d]);
         for (int d = 0; d < head_dim; d++) v16[(i / 2 * dims + d) * 2 + i % 2] = bf16(value[d]);
     } else {
-        const float ks = scale_of(key, head_dim), vs = scale_of(value, head_dim);
-        key_scales(layer, head, block)[i] = ks;
-        value_scales(layer, head, block)[i] = vs;
-        for (int d = 0; d < head_dim; d++) ((int8_t*)k)[d * 16 + i] = ks > 0 ? int8_t(std::nearbyint(key[d] / ks)) : 0;
-        for (int d = 0; d < head_dim; d++) ((int8_t*)v)[i * dims + d] = vs > 0 ? int8_t(std::nearbyint(value[d] / vs)) : 0;
+        key_scales(layer, head, block)[i] = to_codes(key, head_dim, [&](int d, int8_t code) { ((int8_t*)k)[d * 16 + i] = code; });
+        value_scales(layer, head, block)[i] = to_codes(value, head_dim, [&](int d, int8_t code) { ((int8_t*)v)[i * dims + d] = code; });
     }
+}
+
+void KV::clear_values(uint8_t* value, int first, int end) const {
+    const size_t token = size_t(dims) * (type == KV_F32 ? 4 : type == KV_BF16 ? 2 : 1);
+    if (type == KV_BF16 && first % 2 && first < end) {  // two tokens share each four bytes
+        uint16_t* odd = (uint16_t*)(value + size_t(first - 1) * token);
+        for (int d = 0; d < dims; d++) odd[2 * d + 1] = 0;
+        first++;
+    }
+    if (type == KV_BF16 && end % 2 && first < end) {
+        uint16_t* even = (uint16_t*)(value + size_t(end - 1) * token);
+        for (int d = 0; d < dims; d++) even[2 * d] = 0;
+        end--;
+    }
+    if (first < end) std::memset(value + size_t(first) * token, 0, size_t(end - first) * token);
 }
 
 void KV::copy_token(const uint8_t* key, const uint8_t* value, int from, uint8_t* key_to, uint8_t* value_to, int to) const {

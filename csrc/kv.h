@@ -34,6 +34,9 @@ class KV {
     // Copies token `from` of tiles to token `to` of other tiles of the same kind.
     void copy_token(const uint8_t* key, const uint8_t* value, int from, uint8_t* key_to, uint8_t* value_to, int to) const;
 
+    // Zeros in the place of tokens [first, end) of a value tile.
+    void clear_values(uint8_t* value, int first, int end) const;
+
   private:
     uint8_t* at(int layer, int head, int64_t block, uint8_t* base, size_t bytes) const {
         return base + ((int64_t(layer) * kv_heads + head) * blocks + block) * int64_t(bytes);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <stdexcept>
+#include <string>
 #include <system_error>
 #include <thread>
 
@@ -70,6 +72,14 @@ T get(const uint8_t* at) {
 }
 
 }  // namespace
+
+size_t checked_matrix_bytes(Format format, size_t rows, size_t cols) {
+    constexpr size_t MOST = size_t(1) << 40;  // values: far above any model, far below overflow
+    if (rows < 1 || cols < 1 || rows > MOST || cols > MOST || rows > MOST / cols)
+        throw std::invalid_argument("a matrix cannot have " + std::to_string(rows) + " x " + std::to_string(cols) +
+                                    " values (allowed: 1 to 2^40)");
+    return matrix_bytes(format, rows, cols);
+}
 
 void pack_f32(const float* matrix, size_t rows, size_t cols, uint8_t* out) {
     const size_t bytes = strip_bytes(F32, cols);

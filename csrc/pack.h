@@ -8,6 +8,9 @@
 
 namespace forerun {
 
+// Bytes of a packed matrix that comes from outside; std::invalid_argument for sizes that no matrix has.
+size_t checked_matrix_bytes(Format format, size_t rows, size_t cols);
+
 // Matrices are [rows, cols] row by row; `out` has matrix_bytes(format, rows, cols) bytes and is written whole.
 void pack_f32(const float* matrix, size_t rows, size_t cols, uint8_t* out);
 void pack_bf16(const uint16_t* matrix, size_t rows, size_t cols, uint8_t* out);

@@ -72,7 +72,7 @@ double probe(size_t nbytes, double seconds) {
     const size_t bytes = std::max<size_t>(nbytes, 1 << 20);
     Arena arena(bytes);
     std::memset(arena.data(), 1, bytes);
-    const auto pool = Pool::get();
+    const Pool::Turn pool;
     const Reader read = widest();
     std::atomic<uint64_t> sink{0};
     double best = 0;
@@ -83,7 +83,7 @@ double probe(size_t nbytes, double seconds) {
         for (size_t from = 0; from + piece <= bytes; from += piece) {
             std::atomic<size_t> done{0};
             const double begin = now();
-            pool->run([&](int thread, int threads, Barrier&) {
+            pool->run(pool->count(), [&](int thread, int threads, Barrier&) {
                 const int readers = threads - way.spared;
                 if (thread >= readers) return;
                 const size_t share = whole(piece / size_t(readers), way.streams);

@@ -1,7 +1,8 @@
 // A network as a list of operations on numbered buffers, and one call that runs it.
 //
-// Buffers are rows of floats, padded to 32 columns whose padding is zero. All threads walk through the operations
-// together; each operation shares its rows or strips among them and ends with a barrier.
+// Buffers are rows of floats, padded to 32 columns; nothing reads the padding. All threads walk through the operations
+// together; each operation shares its rows or strips among them and ends with a barrier. While a program runs it cannot
+// be added to.
 #pragma once
 #include <atomic>
 #include <memory>
@@ -11,6 +12,7 @@
 
 #include "attention.h"
 #include "pool.h"
+#include "shapes.h"
 
 namespace forerun {
 
@@ -20,6 +22,9 @@ template <class T> class Buffer {  // grows, never shrinks, aligned; contents ar
   public:
     T* fit(size_t count) {
         if (count > size_) {
+            if (count > SIZE_MAX / sizeof(T)) throw std::bad_alloc();
+            size_ = 0;
+            memory_.reset();  // first, so that the old and the new need not fit both
             memory_.reset(static_cast<T*>(::operator new(count * sizeof(T), std::align_val_t(64))));
             std::fill_n(reinterpret_cast<uint8_t*>(memory_.get()), count * sizeof(T), uint8_t(0));
             size_ = count;
@@ -42,15 +47,6 @@ struct Matrix {
     const uint8_t* data;
 };
 
-struct Op {
-    enum Kind { EMBED, FEATURE, NORM, COPY, LINEAR, ATTEND, TAP, PICK, LOGITS } kind;
-    int in = -1, out = -1, matrix = -1, bias = -1, norm = -1, k_norm = -1, offset = 0, layer = 0;
-    int ids = 0;  // of the logits: how many rows of the head are real tokens; of an embedding: the id that has a stand-in
-    float eps = 0;
-    Then then = STORE;
-    Heads heads{};
-};
-
 struct Result {
     size_t rows = 0, columns = 0, width = 0, ids = 0, taps = 0, fed = 0;
     std::unique_ptr<float[]> logits, hidden;  // [rows, width] of which `columns` are the head's; [fed, taps]
@@ -66,24 +62,17 @@ class Program {
     int buffer(int width);
     void rope(const float* inv_freq, size_t count, float scale);
     void add(Op op);
-    int matrix_rows(int id) const { return int(matrices_.at(size_t(id)).rows); }
 
     Result run(const KV& kv, const std::vector<int>& tokens, const std::vector<Item>& items, const float* features,
-               size_t feature_rows, size_t feature_width);
+               size_t feature_rows, size_t feature_width, int threads);  // 0: all that there are
 
     const std::string isa;
     size_t weight_bytes() const { return weight_bytes_; }
 
   private:
     struct Run;
-    struct Width {
-        int columns;
-        size_t stride;
-        bool picked;
-    };
-    void check(const Op& op) const;
-    const Width& width(int id, const char* what) const;
-    void check_vector(int id, size_t count, const char* what) const;
+    std::unique_lock<std::mutex> still();  // held while the program changes
+    void prepare(Run& run, size_t feature_rows);
     void step(const Op& op, size_t index, Run& run, int thread, int threads, Barrier& barrier);
     void linear(const Op& op, size_t index, Run& run, int thread, int threads, Barrier& barrier);
     void attend(const Op& op, size_t index, Run& run, int thread, int threads, Barrier& barrier);
@@ -92,15 +81,14 @@ class Program {
     const Kernels* kernels_;
     std::vector<Matrix> matrices_;
     std::vector<std::vector<float>> vectors_;  // padded to strips
-    std::vector<size_t> vector_sizes_;
-    std::vector<Width> widths_;
+    Shapes shapes_;
     std::vector<float> inv_freq_;
     float rope_scale_ = 1;
     std::vector<Op> ops_;
     std::vector<std::shared_ptr<Arena>> arenas_;
     size_t weight_bytes_ = 0;
 
-    std::mutex turn_;  // one run at a time: buffers are the program's
+    std::mutex turn_;  // whoever runs it or adds to it
     std::vector<Buffer<float>> buffers_;
     Buffer<uint8_t> packed_;
     Buffer<float> scales_, cos_, sin_;

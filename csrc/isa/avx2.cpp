@@ -26,6 +26,10 @@ struct Isa : Lanes<Isa> {
     static inline F fma(F x, F y, F z) { return {_mm256_fmadd_ps(x.a, y.a, z.a), _mm256_fmadd_ps(x.b, y.b, z.b)}; }
     static inline F max(F x, F y) { return {_mm256_max_ps(x.a, y.a), _mm256_max_ps(x.b, y.b)}; }
     static inline F min(F x, F y) { return {_mm256_min_ps(x.a, y.a), _mm256_min_ps(x.b, y.b)}; }
+    static inline __m256 larger8(__m256 x, __m256 y) {
+        return _mm256_castsi256_ps(_mm256_max_epi32(_mm256_castps_si256(x), _mm256_castps_si256(y)));
+    }
+    static inline F larger(F x, F y) { return {larger8(x.a, y.a), larger8(x.b, y.b)}; }  // of what is not negative; NaN wins
     static inline F abs(F x) {
         const __m256 sign = _mm256_set1_ps(-0.0f);
         return {_mm256_andnot_ps(sign, x.a), _mm256_andnot_ps(sign, x.b)};

@@ -17,6 +17,15 @@ struct Avx512 {
     static inline F fma(F a, F b, F c) { return _mm512_fmadd_ps(a, b, c); }
     static inline F max(F a, F b) { return _mm512_max_ps(a, b); }
     static inline F min(F a, F b) { return _mm512_min_ps(a, b); }
+    static inline F larger(F a, F b) {  // of what is not negative; NaN wins
+        return _mm512_castsi512_ps(_mm512_max_epi32(_mm512_castps_si512(a), _mm512_castps_si512(b)));
+    }
+    static inline float largest(F v) {
+        const int32_t bits = _mm512_reduce_max_epi32(_mm512_castps_si512(v));
+        float most;
+        __builtin_memcpy(&most, &bits, sizeof most);
+        return most;
+    }
     static inline F abs(F a) { return _mm512_abs_ps(a); }
     static inline F rint(F a) { return _mm512_roundscale_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
     static inline F power_of_two(F n) {

@@ -36,6 +36,7 @@ struct Isa : Lanes<Isa> {
     static inline F choose(I mask, F a, F b) { return bits<F>((bits<I>(a) & mask) | (bits<I>(b) & ~mask)); }
     static inline F max(F a, F b) { return choose(a > b, a, b); }
     static inline F min(F a, F b) { return choose(a < b, a, b); }
+    static inline F larger(F a, F b) { return choose(bits<I>(a) > bits<I>(b), a, b); }  // of what is not negative; NaN wins
     static inline F abs(F a) { return bits<F>(bits<I>(a) & 0x7fffffff); }
     static inline F rint(F a) { return from_int(round_to_int(a)); }
     static inline F power_of_two(F n) { return bits<F>((round_to_int(n) + 127) << 23); }

@@ -155,8 +155,8 @@ def wrong():
     odd = np.zeros((4, 33), np.int8)
     yield "multiple of 32", lambda: _ext.pack_blocks("q8_0", odd, d, None, np.zeros(size("q8_0", 4, 33), np.uint8))
     yield "unknown weight format 'q5'", lambda: size("q5", 1, 1)
-    yield "cannot be packed", lambda: size("f32", 0, 1)
-    yield "cannot be packed", lambda: size("f32", 1 << 32, 1 << 32)
+    yield "a matrix cannot have", lambda: size("f32", 0, 1)
+    yield "a matrix cannot have", lambda: size("f32", 1 << 32, 1 << 32)
     askew = np.zeros(4 * 64 * 4 + 1, np.uint8)[1:].view(np.float32).reshape(4, 64)
     yield "multiple of its item size", lambda: _ext.pack_f32(askew, out("f32"))
 

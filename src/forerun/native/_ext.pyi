@@ -26,8 +26,13 @@ def disagreement(name: str) -> str:
 def cores() -> int:
     """Cores that this process may use: affinity and cgroup quota."""
 
-def set_threads(count: int) -> None: ...
+def set_threads(count: int) -> None:
+    """Threads of the forwards from the next one on (0: as many as cores). RuntimeWarning at that forward if the system
+    gives fewer."""
+
 def threads() -> int: ...
+def fail(thread: int) -> None:
+    """MemoryError out of one thread of the pool, as if its memory had run out: for tests of what the pool does then."""
 
 # Memory and packing (csrc/memory, csrc/pack)
 
@@ -90,13 +95,15 @@ class KV:
     @property
     def nbytes(self) -> int: ...
     def move(self, sources: Sequence[int], targets: Sequence[int]) -> None:
-        """Copy slots to slots in every layer; sources are read before anything is written."""
+        """Copy slots to slots in every layer, between forwards; sources are read before anything is written."""
     def copy_block(self, source: int, target: int) -> None: ...
 
 class Program:
     """A network: operations on numbered buffers, run front to back in one call.
 
-    Buffers are rows of floats; before `pick` there is a row for each fed token, after it one for each row wanted.
+    Buffers are rows of floats: one for each fed token, or, of `pick` and what follows it, one for each row wanted. Each
+    operation is checked when it is added (ValueError): what it reads was written, with its kind of rows, and nothing
+    follows the logits. Nothing can be added while the program runs.
     """
 
     def __init__(self, isa: str) -> None: ...  # ValueError: not here
@@ -106,7 +113,7 @@ class Program:
         """A vector, copied."""
     def buffer(self, width: int) -> int: ...
     def rope(self, inv_freq: Floats, scale: float) -> None:
-        """Radians per position [head_dim / 2]; what cos and sin are multiplied by."""
+        """Radians per position [head_dim / 2]; what cos and sin are multiplied by. Once, before the first attention."""
     def embed(self, matrix: int, out: int, *, stand_in: int = -1, id: int = -1) -> None:
         """Rows of the matrix by token id; the vector `stand_in`, if given, in the place of the row of `id`."""
     def feature(self, out: int) -> None:
@@ -123,15 +130,16 @@ class Program:
 
         then: "store"; "add" (to what is in `out`); "silu" (strips hold 16 gate rows and their 16 up rows; out is
         silu(gate) * up, half as wide); "add_silu" (silu of the result, added to
-        what is in `out`). `offset` is the first column of `out` (a multiple of 32).
+        what is in `out`). `offset` is the first column of `out` (a multiple of 32); it ends at one too, or with `out`.
         """
     def attend(
         self, qkv: int, out: int, layer: int, heads: int, kv_heads: int, head_dim: int, *,
         window: int = 0, q_norm: int = -1, k_norm: int = -1, eps: float = 0.0,
     ) -> None:  # fmt: skip
-        """Norms q and k if asked, rotates them, keeps k and v in `layer` of the memory, attends.
+        """Norms q and k if asked, rotates them where they lie, keeps k and v in `layer` of the memory, attends.
 
-        qkv columns are [heads | kv_heads | kv_heads] * head_dim; window 0 is no window.
+        qkv columns are [heads | kv_heads | kv_heads] * head_dim, and are used up; window 0 is no window. Each layer has
+        one attention, all of the same heads.
         """
     def tap(self, source: int) -> None:
         """Hand these rows out as the next columns of the hidden states."""
@@ -148,12 +156,14 @@ class Program:
         tokens: Sequence[int],
         items: Sequence[tuple[int, int, int, Sequence[int], Sequence[int]]],
         features: Floats | None = None,
+        threads: int = 0,
     ) -> tuple[Floats, list[int], Floats | None]:
         """One forward, the interpreter lock released: (logits [R, V], first best of each row, hidden [T, taps]).
 
         Each item is (start, certain, seen, parents, blocks): storage index of its first certain token, how many of
         them, tree nodes held already, the parents of all its nodes (root -1, parents first), its block table. Rows
-        are wanted of the fresh nodes. ValueError for ids or indices out of range, MemoryError.
+        are wanted of the fresh nodes. It runs on so many of the threads (0: on all), which changes no bit. ValueError
+        for ids or indices out of range, MemoryError.
         """
     @property
     def isa(self) -> str: ...
