@@ -66,8 +66,8 @@ class Config:
     weights and kv."""
     device: str = "cpu"
     threads: int | None = None
-    """CPU threads; None leaves what is: at first as many as there are cores to use. Beside the native runtime torch
-    keeps one."""
+    """CPU threads; None leaves what is. On the native runtime that is at first as many as measure fastest, at most the
+    cores to use, and torch keeps one beside it."""
     max_len: int | None = None
     """Context in tokens; None is what the model was made for."""
     kv_tokens: int | None = None

@@ -44,3 +44,9 @@ def test_rows_are_told_over_one_row():
     assert first.log_x
     assert first.series[0].xs == (1.0, 2.0, 8.0)
     assert first.series[0].ys == (1.0, 1.1, 1.5)
+
+
+def test_neighbours_are_told_by_threads():
+    scene = {"ms": {"all": 9.5, "one": 4.0, "chosen": 4.1}, "of_alone": 1.3}
+    (shown,) = views("neighbours", {"q4_1": {"1 rows": {"0 neighbours": scene, "1 neighbours": scene}}})
+    assert shown.rows[1] == ("1", "9.50", "4.00", "4.10", "1.30x")

@@ -68,7 +68,7 @@ def add_engine(parser: argparse.ArgumentParser) -> None:
         help="of weights and memory on the other runtimes (auto: float32)",
     )
     group.add_argument("--device", help="cpu, cuda, cuda:1, … (cpu)")
-    group.add_argument("--threads", type=int, help="CPU threads (as many as there are cores to use)")
+    group.add_argument("--threads", type=int, help="CPU threads (as many as measure fastest, at most the cores to use)")
     group.add_argument("--max-len", type=int, help="context in tokens (the model's)")
     group.add_argument("--kv-tokens", type=int, help="memory for keys and values, in tokens")
 

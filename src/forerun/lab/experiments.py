@@ -25,6 +25,7 @@ EXPERIMENTS = {
     "advice": "forerun.lab.advice_view",
     "endpoint": "forerun.lab.endpoint",
     "memory": "forerun.lab.memory_view",
+    "neighbours": "forerun.lab.neighbours_view",
     "noise": "forerun.lab.noise_view",
     "perplexity": "forerun.lab.perplexity_view",
     "rows": "forerun.lab.rows_view",

@@ -126,3 +126,12 @@ def set_threads(count: int | None) -> None:
             stacklevel=2,
         )
     module.set_threads(count or 0)
+    _asked["threads"] = count is not None
+
+
+def threads_set() -> bool:
+    """Whether somebody said how many threads forwards run on; else they run on as many as pay, see `tuner`."""
+    return _asked["threads"]
+
+
+_asked = {"threads": False}

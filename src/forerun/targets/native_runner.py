@@ -17,6 +17,7 @@ from forerun.models.config import ModelConfig
 from forerun.models.native import network
 from forerun.native import ext
 from forerun.native.packed import PackedModel
+from forerun.native.tuner import Forwards
 from forerun.native.vocab import NativeVocabulary
 from forerun.targets.paged import BLOCK_SIZE, PagedTarget
 from forerun.targets.runner import Facts, Forward, unknown_block_size
@@ -42,6 +43,7 @@ class NativeRunner:
         layers = config.layers if layers is None else layers
         self.packed, self.config, self.kv_format = packed, config, kv
         self.vocabulary: Vocabulary = NativeVocabulary()
+        self._forwards = Forwards()
         self._max_len = max_len or config.max_len
         self._facts = Facts(
             layers=layers,
@@ -92,7 +94,7 @@ class NativeRunner:
             self._load(taps)
         items = [(part.start, part.certain, part.seen, part.tree.parents, part.table.blocks) for part in parts]
         try:
-            logits, first_best, hidden = self._program.run(self._memory, tokens, items)
+            logits, first_best, hidden = self._forwards.run(self._program, self._memory, tokens, items)
         except MemoryError as error:
             raise CapacityError(
                 f"no memory for a forward of {len(tokens)} tokens: read prompts in smaller pieces (chunk)"

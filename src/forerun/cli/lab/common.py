@@ -37,7 +37,7 @@ def add_engine(parser: argparse.ArgumentParser, without: Collection[str] = ()) -
         ("--dtype", str, "float32, bfloat16 or float16 on the torch runtime (float32)"),
         ("--device", str, "cpu, cuda, … (cpu)"),
         ("--verify", str, "how drafts are judged (auto)"),
-        ("--threads", int, "CPU threads (as many as there are cores to use)"),
+        ("--threads", int, "CPU threads (as many as measure fastest, at most the cores to use)"),
         ("--max-len", int, "context in tokens (the model's)"),
         ("--kv-tokens", int, "memory for keys and values, in tokens"),
     ):

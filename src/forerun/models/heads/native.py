@@ -23,6 +23,7 @@ from forerun.models.native import Layers, Weights
 from forerun.models.rope import inv_freq
 from forerun.native import ext
 from forerun.native.packed import PackedModel
+from forerun.native.tuner import Forwards
 from forerun.native.vocab import NativeVocabulary
 
 
@@ -33,6 +34,7 @@ class NativeRecurrent:
         assert isinstance(head.config, RecurrentConfig)
         self.head, self.config = head, head.config
         self.vocabulary: Vocabulary = NativeVocabulary()
+        self._forwards = Forwards()
         self._target = target
         self._packed = pack_head(head, format, lambda ids: rows_of_end(target, ids))
         self._kv_format = "f32" if format == "f32" else "bf16"
@@ -56,7 +58,7 @@ class NativeRecurrent:
     def forward(self, parts: Sequence[Part], tokens: Sequence[int], features: Tensor, own: bool) -> HeadForward:
         items = [(part.start, part.certain, part.seen, part.tree.parents, part.table.blocks) for part in parts]
         rows = np.ascontiguousarray(features.numpy(), np.float32)
-        logits, best, states = self._programs[own].run(self._memory, tokens, items, rows)
+        logits, best, states = self._forwards.run(self._programs[own], self._memory, list(tokens), items, rows)
         assert states is not None
         return HeadForward(torch.from_numpy(logits), best, torch.from_numpy(states))
 
@@ -141,6 +143,7 @@ class NativeMedusa:
         assert isinstance(head.config, MedusaConfig)
         self.head, self.config = head, head.config
         self.vocabulary: Vocabulary = NativeVocabulary()
+        self._forwards = Forwards()
         self._target = target
         self._packed = pack_head(head, format, lambda ids: rows_of_end(target, ids))
         self._net = self._program()
@@ -148,7 +151,9 @@ class NativeMedusa:
 
     def forward(self, features: Tensor) -> Tensor:
         rows = np.ascontiguousarray(features.numpy(), np.float32)
-        _, _, found = self._net.run(self._memory, [0] * len(rows), [(0, 0, 0, [-1], [0])] * len(rows), rows)
+        _, _, found = self._forwards.run(
+            self._net, self._memory, [0] * len(rows), [(0, 0, 0, [-1], [0])] * len(rows), rows
+        )
         assert found is not None
         return torch.from_numpy(found).view(len(rows), self.config.count, self.config.draft_vocab)
 
