@@ -88,12 +88,17 @@ def scripted(bench, guess):
     """An arm whose guesses are told."""
     arm = bench.arm("none")
     arm.engine.parts = replace(arm.engine.parts, drafter=ScriptedDrafter(guess))
-    arm.engine.controller = Fixed(Plan(8))
+    arm.engine.controller = Fixed(Plan(8, width=4))
     return arm
 
 
+def two(seq):
+    """Two siblings, but at the end of the answer, where there is no room for them."""
+    return Tree((seq.last, 65, 66), (-1, 0, 0)) if len(seq.output) < 20 else []
+
+
 def test_a_greedy_refusal_met_a_likelier_token(bench, prompt):
-    _, notes = watched(scripted(bench, lambda seq: Tree((seq.last, 65, 66), (-1, 0, 0))), prompt, GREEDY)
+    _, notes = watched(scripted(bench, two), prompt, GREEDY)
     story = told(notes.steps, bench.base.words, ())
     refused = 0
     for step in story["steps"]:
@@ -126,8 +131,10 @@ def test_the_arm_is_as_it_was(bench, prompt):
 def test_what_was_dropped_before_scoring_is_shown(bench, prompt):
     """A guess that ends the answer, one behind it, and an id that does not exist; one that is fine in between."""
     vocab, end = bench.target.spec.vocab_size, min(bench.base.eos_ids)
-    arm = scripted(bench, lambda seq: Tree((seq.last, end, 65, vocab, 66), (-1, 0, 1, 0, 0)))
-    _, notes = watched(arm, prompt, {"max_tokens": 3})
+    guess = (end, 65, vocab, 66), (-1, 0, 1, 0, 0)
+    arm = scripted(bench, lambda seq: [] if seq.output else Tree((seq.last, *guess[0]), guess[1]))
+    with pytest.warns(RuntimeWarning, match="the vocabulary has"):
+        _, notes = watched(arm, prompt, {"max_tokens": 8})
     story = told(notes.steps, bench.base.words, ())
     first = story["steps"][0]
     assert [node[FATE] for node in first["nodes"][1:4]] == [DROPPED] * 3
