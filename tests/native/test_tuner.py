@@ -60,6 +60,16 @@ def test_250_a_kind_that_is_new_begins_with_what_the_others_found():
     assert tuner.choose("prompt", 2) == 1
 
 
+def test_250_kinds_that_take_turns_follow_one_another_at_any_moment():
+    """A number of threads that a kind has no time of yet is one to time first."""
+    draw, costs = random.Random(0), (ALONE, BUSY, TWO)
+    for seed in range(40):
+        tuner = ThreadTuner()
+        for _ in range(60):
+            scene = draw.choice(costs)
+            served(tuner, [(scene, draw.randrange(1, 12))], kind=draw.randrange(4), seed=seed)
+
+
 def test_250_fewer_cores_than_before_are_kept_to():
     tuner = ThreadTuner()
     served(tuner, [({2: (1, 1), 1: (2, 2)}, 50)])

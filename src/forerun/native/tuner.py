@@ -72,8 +72,9 @@ class ThreadTuner:
         if now is None or max(now.count, now.look or 1) > most:
             now = self._kinds[kind] = _Kind(most)
         self._now = now
-        if now.look is None and not now.settled and self._last is not None and self._last <= most:
-            now.count = self._last
+        follows = now.look is None and not now.settled and self._last is not None and self._last <= most
+        if follows and now.count != self._last:
+            now.count, now.seen = self._last or most, 0
         if now.look is None and now.seen >= LOOK:
             now.look, now.looked = self._due(now, steps(most)), []
             if now.look:
