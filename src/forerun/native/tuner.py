@@ -24,6 +24,9 @@ LOOK = 4
 SHARE = 0.01
 """Of the time, what looks may cost."""
 
+CLEARLY = 1.5
+"""How much slower than another number of threads was a forward becomes where a core is taken; less is told by debt."""
+
 FEW = 16
 """Rows up to which a forward takes nearly the same time; the time of more is told by the row."""
 
@@ -88,7 +91,7 @@ class ThreadTuner:
         """
         mean = now.cost[now.count]
         others = {count: now.cost.get(count, mean) for count in counts if count != now.count}
-        if others and min(others.values()) < mean:
+        if others and CLEARLY * min(others.values()) < mean:
             return min(others, key=lambda count: others[count])
         hopeful = [count for count, cost in others.items() if count > now.count or cost <= 2 * mean]
         if now.debt > 0 or not hopeful:
