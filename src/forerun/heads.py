@@ -98,6 +98,14 @@ def folder_of(name: str, path: str, fit: Fit) -> Path:
     )
 
 
+def head_folder(text: str, fit: Fit) -> Path:
+    """Where a head is that is called as `-d` has it: the kind of one that comes with forerun, a folder, or org/name."""
+    kind, _, path = text.partition(":path=")
+    if kind in {known for known, _ in shipped()} and not Path(text).is_dir():
+        return folder_of(kind, path, fit)
+    return folder_of("head", text, fit)
+
+
 @cache
 def shipped() -> dict[tuple[str, str], Path]:
     """Heads that come with forerun: (kind, fingerprint of the target) -> folder."""

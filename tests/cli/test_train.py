@@ -3,36 +3,16 @@
 from __future__ import annotations
 
 import json
+import math
 
 import pytest
 import torch
+from training_words import SMALL
 
 import forerun
 from forerun.assemble import named
 from forerun.cli.main import main
 from forerun.testing.tiny import Tiny, write_folder
-
-SMALL = ["--weights", "auto", "--width", "8", "--answer-tokens", "16", "--taps", "0,1,2"]
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory):
-    return write_folder(tmp_path_factory.mktemp("model"), Tiny(hidden=32, layers=3, max_len=512, sharpness=2.0))
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory):
-    """Where prompts of the user's own are, as options."""
-    path = tmp_path_factory.mktemp("prompts") / "own.txt"
-    path.write_text("\n".join(f"question {i}" for i in range(80)))
-    return ["--data", str(path)]
-
-
-@pytest.fixture(scope="module")
-def corpus(model, data, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("data") / "corpus"
-    assert main(["train", "corpus", "-m", str(model), "--out", str(folder), "--tokens", "900", *SMALL, *data]) == 0
-    return folder
 
 
 @pytest.mark.parametrize("kind", ["eagle", "eagle3", "p-eagle", "mtp", "medusa"])
@@ -85,7 +65,7 @@ def test_a_draft_model_from_a_corpus_to_drafts(family, data, tmp_path, capsys):
         assert main(["generate", "-m", str(model), "-d", drafter, "--max-tokens", "20", "--raw", "1, 2, 3"]) == 0
         texts.append(capsys.readouterr().out)
     assert len(set(texts)) == 1
-    assert main([*words[:-1], "9", "--steps", "3"]) == 1
+    assert main([*words[:-1], "9", "--steps", "3", "--out", str(tmp_path / "other")]) == 1
     assert "from 2 to 3 of the target's 4 layers" in capsys.readouterr().err
 
 
@@ -173,6 +153,7 @@ def test_a_killed_training_goes_on(model, corpus, data, tmp_path, capsys, monkey
     from forerun.train import trainer
 
     monkeypatch.setattr(trainer, "KEPT_EACH_S", 0.0)
+    monkeypatch.setattr(trainer, "SAVING", math.inf)
     words = ["train", "eagle3", "-m", str(model), "--corpus", str(corpus), "--tokens", "900", *SMALL, *data]
     words += ["--steps", "6", "--measures", "1", "--batch", "256", "--draft-vocab", "150"]
     assert main([*words, "--out", str(tmp_path / "whole")]) == 0
@@ -218,11 +199,13 @@ def test_a_killed_training_goes_on(model, corpus, data, tmp_path, capsys, monkey
         (["--domain", "cooking", "--corpus", "FRESH"], "no domain 'cooking'"),
         (["--domain", "chat:x", "--corpus", "FRESH"], "weight of a domain"),
         (["--data", "/nowhere.jsonl", "--corpus", "FRESH"], "nowhere"),
-        (["--seed", "5"], "seed 0, this run would make one with 5"),
+        (["--answer-tokens", "20"], "holds a corpus with manner"),
+        (["--data", "DATA", "--domain", "chat"], "give one of them"),
+        (["--domain", "chat"], "holds a corpus with asked '80 conversations of own.txt', this run asks for 'chat'"),
     ],
 )
 def test_what_is_refused(words, match, model, corpus, data, tmp_path, capsys):
-    words = [str(tmp_path / "fresh") if word == "FRESH" else word for word in words]
+    words = [{"FRESH": str(tmp_path / "fresh"), "DATA": data[1]}.get(word, word) for word in words]
     base = [
         "train",
         "eagle3",
@@ -240,6 +223,7 @@ def test_what_is_refused(words, match, model, corpus, data, tmp_path, capsys):
     said = capsys.readouterr().err.strip().splitlines()[-1]
     assert match in said, said
     assert not (tmp_path / "fresh").exists(), "nothing is begun that cannot go on"
+    assert not (tmp_path / "o").exists()
 
 
 def test_a_head_is_shown_and_written_for_others(model, tmp_path, capsys):
@@ -316,6 +300,7 @@ def test_a_killed_run_by_minutes_goes_on_with_the_same_data(model, data, tmp_pat
     from forerun.train.corpus import Corpus
 
     monkeypatch.setattr(trainer, "KEPT_EACH_S", 0.0)
+    monkeypatch.setattr(trainer, "SAVING", math.inf)
     step, calls = trainer._step, []
 
     def killed(*args):
@@ -328,8 +313,10 @@ def test_a_killed_run_by_minutes_goes_on_with_the_same_data(model, data, tmp_pat
     words += ["--steps", "5", "--measures", "1", "--batch", "256", "--draft-vocab", "100"]
     monkeypatch.setattr(trainer, "_step", killed)
     assert main(words) != 0
-    before = Corpus(tmp_path / "o" / "corpus").learnt
+    before = Corpus(tmp_path / "o" / "corpus").places
+    assert before
     monkeypatch.setattr(trainer, "_step", step)
     capsys.readouterr()
     assert main([*words, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["corpus"]["learnt"] == before
+    assert json.loads(capsys.readouterr().out)["steps"] == 5
+    assert Corpus(tmp_path / "o" / "corpus").places == before

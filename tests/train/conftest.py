@@ -25,4 +25,4 @@ def tiny_folder(tmp_path_factory) -> Path:
 @pytest.fixture(scope="session")
 def corpus(tiny_folder, tmp_path_factory) -> Corpus:
     base = tiny_target(tiny_folder)
-    return fill(begun(tmp_path_factory.mktemp("corpus"), base), base, 1200)
+    return fill(begun(tmp_path_factory.mktemp("corpus"), base), base, 600)

@@ -7,7 +7,7 @@ import json
 
 import pytest
 import torch
-from tiny_corpus import TAPS, begun, fill, tiny_target
+from tiny_corpus import MANNER, MIX, TAPS, begun, fill, tiny_target
 
 from forerun.core.errors import CapacityError, LoadError, SpecError
 from forerun.core.params import SamplingParams
@@ -16,7 +16,10 @@ from forerun.core.work import Item
 from forerun.native import ext
 from forerun.train import corpus as corpus_module
 from forerun.train.corpus import Corpus, Facts
-from forerun.train.gather import target_for
+from forerun.train.domains import Mix
+from forerun.train.gather import SelfMade, gather, target_for
+from forerun.train.halting import Halt, Halted
+from forerun.train.intake import Budget
 from forerun.train.overlap import Overlap
 from forerun.train.sample import Sample
 
@@ -34,14 +37,20 @@ def sample(number, length=6):
     return Sample(number, "chat", True, tokens, tokens % 2 == 0, torch.full((length - 1, 8), float(number)).bfloat16())
 
 
+def contents(corpus):
+    return [(place.number, place.prompt, corpus.load(place).tokens.tolist()) for place in corpus]
+
+
 def test_samples_come_back(tmp_path):
     corpus = Corpus.begin(tmp_path, facts())
     corpus.add([sample(3), sample(1, 9)], ["three", "one"], {0, 1, 2, 3})
     corpus.add([sample(5)], ["five"], {0, 1, 2, 3, 4, 5})
+    corpus.keep(6, (), whole=True)
     found = Corpus(tmp_path)
     assert [place.number for place in found] == [1, 3, 5]
     assert found.ended == {0, 1, 2, 3, 4, 5}
-    assert (found.tokens, found.learnt) == (21, corpus.learnt)
+    assert (found.tokens, found.learnt) == (21, 10)
+    assert corpus.places == found.places
     for place in found:
         want, got = sample(place.number, place.length), found.load(place)
         for field in ("tokens", "answered", "states"):
@@ -59,6 +68,8 @@ def test_corpora_of_one_target_join(tmp_path):
     a, b = Corpus.begin(tmp_path / "a", facts()), Corpus.begin(tmp_path / "b", facts(asked="math"))
     a.add([sample(1)], ["x"], {1})
     b.add([sample(1)], ["y"], {1})
+    for one in (a, b):
+        one.keep(2, (), whole=True)
     a.join(Corpus(tmp_path / "b"))
     assert [place.prompt for place in a] == ["x", "y"]
     assert a.load(a.places[1]).tokens.tolist() == sample(1).tokens.tolist()
@@ -74,11 +85,11 @@ def test_a_full_disk_is_said_and_costs_nothing(tmp_path, monkeypatch):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(corpus_module, "save_file", full)
-    with pytest.raises(CapacityError, match=r"disk is full.*kept"):
+    with pytest.raises(CapacityError, match=r"disk is full.*goes on from what was saved"):
         corpus.add([sample(2)], ["y"], {1, 2})
     monkeypatch.undo()
     found = Corpus(tmp_path)
-    assert len(found) == 1
+    assert len(found.found) == 1
     assert not list(tmp_path.glob("*.part"))
 
 
@@ -130,13 +141,12 @@ def test_a_corpus_goes_on_where_it_stopped(corpus, tiny_folder, tmp_path, monkey
 
     monkeypatch.setattr(gather_module, "SHARD_TOKENS", 200)
     base = tiny_target(tiny_folder)
-    first = fill(Corpus.begin(tmp_path, corpus.facts), base, 300)
+    first = fill(Corpus.begin(tmp_path, corpus.facts), base, 150)
     before = {place.number for place in first}
-    second = fill(Corpus(tmp_path), base, 900)
+    second = fill(Corpus(tmp_path), base, 300)
     numbers = [place.number for place in second]
     assert before < set(numbers)
-    assert len(numbers) == len(set(numbers))
-    assert second.learnt >= 900
+    assert contents(second) == contents(corpus)[: len(second)]
 
 
 def test_what_an_evaluation_set_holds_is_left_out(corpus, tiny_folder, tmp_path):
@@ -178,3 +188,80 @@ def test_what_a_conversation_goes_on_from_is_not_read_again(tiny_folder, tmp_pat
         assert torch.equal(a.tokens, b.tokens)
         assert torch.equal(a.states, b.states)
     assert read[True] < read[False]
+
+
+@pytest.mark.parametrize("tokens", [1, 60, 200])
+def test_321_as_many_tokens_as_asked_for_up_to_a_conversation(tokens, corpus, tiny_folder, tmp_path):
+    """However many run at a time: the conversations with the lowest numbers are taken, no other is on the disk."""
+    found = fill(Corpus.begin(tmp_path, corpus.facts), tiny_target(tiny_folder), tokens)
+    *rest, last = list(found)
+    assert found.learnt >= tokens > sum(place.learnt for place in rest)
+    assert contents(found) == contents(corpus)[: len(found)]
+    assert [place.number for place in found] == sorted(place.number for place in found.found)
+    assert last.learnt <= 200
+
+
+@pytest.mark.parametrize("steps", [12, 60])
+def test_323_246_what_has_ended_is_saved_and_gone_on_with(steps, corpus, tiny_folder, tmp_path):
+    """Halted at whatever step, and again: the corpus is that of a run that was not."""
+    base, found = tiny_target(tiny_folder), Corpus.begin(tmp_path, corpus.facts)
+    for _ in range(2):
+        halt, left = Halt(), [steps]
+
+        def told(news, halt=halt, left=left):
+            left[0] -= 1
+            halt.asked = left[0] <= 0
+
+        with pytest.raises(Halted):
+            fill(found, base, 300, told=told, halt=halt)
+        found = Corpus(tmp_path)
+        assert not found.whole
+    assert len(found.found) >= len(found)
+    assert steps < 60 or found.found
+    whole = fill(found, base, 300)
+    assert contents(whole) == contents(corpus)[: len(whole)]
+    assert whole.learnt >= 300
+
+
+def test_246_a_kill_loses_little(corpus, tiny_folder, tmp_path, monkeypatch):
+    import forerun.train.gather as gather_module
+
+    class Killed(BaseException):
+        pass
+
+    def told(news):
+        if news.done > 200:
+            raise Killed
+
+    monkeypatch.setattr(gather_module, "SAVED_EACH_S", 0.0)
+    with pytest.raises(Killed):
+        fill(Corpus.begin(tmp_path, corpus.facts), tiny_target(tiny_folder), 300, told=told)
+    saved = Corpus(tmp_path)
+    assert sum(place.learnt for place in saved.found) > 100
+    whole = fill(saved, tiny_target(tiny_folder), 300)
+    assert contents(whole) == contents(corpus)[: len(whole)]
+
+
+def test_328_answers_are_told_of_from_the_first_step_with_a_total_and_the_time_left(corpus, tiny_folder, tmp_path):
+    news = []
+    fill(Corpus.begin(tmp_path, corpus.facts), tiny_target(tiny_folder), 100, told=news.append)
+    assert all(one.total and one.total >= one.done for one in news)
+    assert [one.done for one in news[:2]] < [one.done for one in news[-2:]]
+    assert all(one.left is not None for one in news if one.done)
+    assert {one.phase for one in news} == {"answers"}
+
+
+def test_321_the_time_of_answers_is_held_and_filled(corpus, tiny_folder, tmp_path):
+    from time import perf_counter
+
+    base = tiny_target(tiny_folder)
+    source = SelfMade(Mix.parse(MIX), MIX)
+    at = perf_counter()
+    gather(
+        base, Corpus.begin(tmp_path, corpus.facts), source, MANNER, Budget(None, at + 0.8), lambda news: None, width=8
+    )
+    assert perf_counter() - at < 0.8 + 0.7
+    assert Corpus(tmp_path).learnt > 0
+    empty, gone = Corpus.begin(tmp_path / "no", corpus.facts), Budget(None, perf_counter())
+    with pytest.raises(SpecError, match=r"no conversation ends in the time.*give more --minutes"):
+        gather(base, empty, source, MANNER, gone, lambda news: None, width=8)

@@ -120,7 +120,7 @@ def chain(runner, tokens, features, slot, step):
     return done.logits[-1]
 
 
-def test_masked_rows_of_p_eagle(corpus, ends, heard):
+def test_masked_rows_of_p_eagle(corpus, ends, heard, monkeypatch):
     """One sample, all anchors kept: depth d's row is that of d masks below the anchor's slot."""
     sample = small(corpus, 1)[0]
     made = pupil(Recipe("p-eagle", draft_vocab=60, steps=STEPS, seed=5), corpus, ends)
@@ -130,6 +130,7 @@ def test_masked_rows_of_p_eagle(corpus, ends, heard):
         value += 0.05 * torch.randn(value.shape, generator=torch.Generator().manual_seed(len(name)))
     with torch.no_grad():
         lesson(made.weights, Batch.of([sample]))
+    monkeypatch.setattr("forerun.train.made.own.compacted", lambda head: head)  # int8 rows would differ by as much
     head = made.finish(made.weights).head
     runner = TorchRecurrent(head, ends.embedding.float(), ends.end.float())
     mask = head.floats("mask_hidden")

@@ -11,7 +11,7 @@ import pytest
 from forerun.assemble import engine_over
 from forerun.native import ext
 from forerun.train.gather import target_for
-from forerun.train.tau import Measurer
+from forerun.train.tau import Measurer, Question
 
 
 @dataclass(frozen=True)
@@ -33,9 +33,9 @@ def test_many_prompts_at_once_have_the_tau_of_each_alone(plan, tiny_folder):
     """However many are served together, none gets a smaller tree for it, though together they share a forward."""
     base = target_for(str(tiny_folder), 16, max_len=200)
     made = Itself(tiny_folder)
-    prompts = [(f"domain {i}", f"{i}, {i + 1}, {i + 2}") for i in range(15)]
+    prompts = [Question(f"domain {i}", f"{i}, {i + 1}, {i + 2}") for i in range(15)]
     together = Measurer(base, prompts, 24, plan)(made)
-    alone = {prompt[0]: Measurer(base, [prompt], 24, plan)(made).all for prompt in prompts}
+    alone = {prompt.domain: Measurer(base, [prompt], 24, plan)(made).all for prompt in prompts}
     assert together.by_domain == alone
     assert together.all > 2.5
     assert together.prompts == 15

@@ -8,6 +8,7 @@ from forerun.train.conversation import Manner
 from forerun.train.corpus import Corpus
 from forerun.train.domains import Mix
 from forerun.train.gather import SelfMade, facts_of, gather, target_for
+from forerun.train.intake import Budget
 
 MIX = "math,chat"
 MANNER = Manner(prompt_tokens=24, answer_tokens=20, again=0.5)
@@ -25,7 +26,7 @@ def begun(folder: Path, base, taps=TAPS) -> Corpus:
     return Corpus.begin(folder, facts_of(base, taps, 3, SelfMade(Mix.parse(MIX), MIX), MANNER))
 
 
-def fill(corpus: Corpus, base, tokens: int, width: int = 8, avoid=None) -> Corpus:
+def fill(corpus: Corpus, base, tokens: int, width: int = 8, avoid=None, told=lambda news: None, halt=None) -> Corpus:
     source = SelfMade(Mix.parse(MIX), MIX)
-    gather(base, corpus, source, MANNER, lambda learnt: learnt >= tokens, lambda progress: None, avoid, width)
+    gather(base, corpus, source, MANNER, Budget(tokens), told, halt, avoid, width)
     return Corpus(corpus.folder)

@@ -52,6 +52,14 @@ def test_every_field_that_may_hold_what_is_asked(tmp_path):
         "line-6": ("u",),
     }
     assert from_path(file).name == "mine"
+    assert [prompt.system for prompt in from_path(file).prompts] == ["", "", "", "be brief", ""]
+
+
+@pytest.mark.parametrize("name", ["x.parquet", "x.csv", "x.jsonl.gz"])
+def test_326_forms_that_are_no_text_are_refused_by_name(name, tmp_path):
+    (tmp_path / name).write_text("a prompt")
+    with pytest.raises(LoadError, match="prompts are read from"):
+        from_path(tmp_path / name)
 
 
 @pytest.mark.parametrize("separator", ["\u2028", "\x85", "\x0b"])

@@ -173,7 +173,7 @@ def _fitting(bench: Bench, workloads: Sequence[Workload], room: int) -> tuple[li
     cases, left_out = [], []
     for work in workloads:
         for index, prompt in enumerate(work.prompts):
-            if len(bench.tokens(user(prompt.turns[:1]))) <= room:
+            if len(bench.tokens(opening(prompt))) <= room:
                 cases.append((work.name, index, prompt))
             else:
                 left_out.append(f"{work.name}/{prompt.id}")
@@ -194,7 +194,7 @@ class Session:
     def unit(self, workload: str, index: int, prompt: Prompt, round: int) -> list[dict[str, object]]:
         """One prompt: for each turn every arm's sample, as JSON."""
         order = random.Random(f"{self._asked.seed}/{workload}/{prompt.id}/{round}")
-        messages: list[dict[str, str]] = []
+        messages = told(prompt)
         turns: list[dict[str, object]] = []
         params = dict(self._asked.params)
         if params.get("seed") is not None:
@@ -221,9 +221,14 @@ class Session:
             self._warm = True
 
 
-def user(turns: Sequence[str]) -> list[dict[str, str]]:
-    """A user's turns as messages."""
-    return [{"role": "user", "content": text} for text in turns]
+def told(prompt: Prompt) -> list[dict[str, str]]:
+    """What the model is told before a prompt's first turn, as messages."""
+    return [{"role": "system", "content": prompt.system}] if prompt.system else []
+
+
+def opening(prompt: Prompt) -> list[dict[str, str]]:
+    """A prompt's first turn as messages, and what the model is told before it."""
+    return [*told(prompt), {"role": "user", "content": prompt.text}]
 
 
 def noise(samples: Samples, first: str = PLAIN, second: str = AGAIN) -> Interval:

@@ -27,7 +27,7 @@ from forerun.lab.bench import AGAIN, PLAIN, Bench
 from forerun.lab.costs.curve import Grid
 from forerun.lab.costs.curve import measure as measure_curve
 from forerun.lab.domains import data
-from forerun.lab.paired import Asked, Samples, arm_figures, measure, noise, noise_figures, user
+from forerun.lab.paired import Asked, Samples, arm_figures, measure, noise, noise_figures, opening
 from forerun.lab.run import Answers, Run
 from forerun.trees.best import Best, best_tree
 from forerun.trees.search import search
@@ -159,7 +159,7 @@ def _probed(
     arm, whole = bench.arm(with_tree(spec, path), "probe"), Tally()
     for work in workloads:
         for prompt in run.track(_half(work, 0).prompts, f"chances, {work.name}"):
-            asks = bench.tokens(user(prompt.turns[:1]))
+            asks = bench.tokens(opening(prompt))
             if len(asks) + int(asked.params["max_tokens"]) > bench.target.spec.max_len:
                 continue
             whole.add(**run.unit(f"chances {work.name} {prompt.id}", partial(_counted, arm, asks, asked)))
@@ -191,7 +191,7 @@ def _draft_seconds(
     bench: Bench, spec: str, workloads: Sequence[Workload], asked: Asked, depth: int, folder: Path
 ) -> list[float]:
     """Seconds of drafting so many levels, of trees four nodes a level; never less than for fewer levels."""
-    first = min((bench.tokens(user(p.turns[:1])) for p in workloads[0].prompts), key=len)
+    first = min((bench.tokens(opening(p)) for p in workloads[0].prompts), key=len)
     found = list[float]()
     for levels in range(1, depth + 1):
         path = folder / f"levels{levels}.json"

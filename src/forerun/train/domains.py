@@ -13,7 +13,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from forerun.core.errors import SpecError
-from forerun.workloads.files import from_path
+from forerun.train.data import own_data
 
 _FIRST_WORDS = 3  # of an example prompt, as an opener
 
@@ -79,8 +79,8 @@ def _domain(name: str) -> Domain:
     if name in shipped():
         return shipped()[name]
     if Path(name).is_file():
-        prompts = from_path(Path(name)).prompts
-        return Domain(Path(name).stem, tuple(" ".join(prompt.turns[0].split(" ")[:_FIRST_WORDS]) for prompt in prompts))
+        asked = own_data([Path(name)]).conversations
+        return Domain(Path(name).stem, tuple(" ".join(one.turns[0].split(" ")[:_FIRST_WORDS]) for one in asked))
     if " " in name:
         return Domain(name, ("",), f"You help users with {name}. They ask about nothing else.")
     raise SpecError(

@@ -47,7 +47,7 @@ class DraftLesson:
         first = max(0, batch.first_answered() - 2)
         labels = Labels.of(batch, first, 1, self.ends, None)
         learnt, which = labels.of_step(0, batch.states.shape[1] - first)
-        with torch.autocast(batch.tokens.device.type, torch.bfloat16):
+        with self.ends.computing():
             states = self.decoder.states(w, F.embedding(batch.tokens, self.ends.embedding).float())
             steps = Steps(1.0)
             steps.add(*labels.loss(states[:, first + 1 :][learnt], labels.end(None), which, self.loss))
@@ -91,7 +91,7 @@ class Cut:
         windows = tuple(whole.windows[i] for i in self.layers)
         return replace(whole, layers=len(self.layers), windows=windows, mlp_bias=whole.mlp_bias or self.biased)
 
-    def weights(self, corpus: Corpus) -> dict[str, Tensor]:
+    def weights(self, corpus: Corpus, ends: Ends) -> dict[str, Tensor]:
         """Where it starts: float32 by name, bridged if the family allows it."""
         found = weights_of(self.checkpoint.tensors, {old: new for new, old in enumerate(self.layers)})
         if self.biased:
@@ -101,7 +101,7 @@ class Cut:
                 for part, size in (("gate", c.intermediate_size), ("up", c.intermediate_size), ("down", c.hidden_size)):
                     found.setdefault(f"{at}{part}_proj.bias", torch.zeros(size))
             if c.intermediate_size > c.hidden_size:
-                bridge(found, self, corpus)
+                bridge(found, self, corpus, ends)
         return found
 
     def made(self, w: Mapping[str, Tensor]) -> MadeModel:
@@ -115,7 +115,7 @@ class Cut:
 
 
 @torch.no_grad()
-def bridge(w: dict[str, Tensor], cut: Cut, corpus: Corpus) -> None:
+def bridge(w: dict[str, Tensor], cut: Cut, corpus: Corpus, ends: Ends) -> None:
     """Make the last layer before the cut's gap give what the target's last layer reads, as far as lines go."""
     c = cut.config()
     i, width = len(cut.layers) - 2, c.hidden_size
@@ -124,21 +124,20 @@ def bridge(w: dict[str, Tensor], cut: Cut, corpus: Corpus) -> None:
     w[f"{at}gate_proj.bias"][:width] = _OPEN
     w[f"{at}up_proj.bias"][:width] = 0
     w[f"{at}down_proj.weight"][:, :width] = 0
-    left, sizes, right = torch.linalg.svd(_regression(w, cut, corpus).T)
+    left, sizes, right = torch.linalg.svd(_regression(w, cut, corpus, ends).T)
     w[f"{at}up_proj.weight"][:width] = sizes.sqrt()[:, None] * right
     w[f"{at}down_proj.weight"][:, :width] = left * sizes.sqrt() / F.silu(torch.tensor(_OPEN))
 
 
-def _regression(w: Mapping[str, Tensor], cut: Cut, corpus: Corpus) -> Tensor:
+def _regression(w: Mapping[str, Tensor], cut: Cut, corpus: Corpus, ends: Ends) -> Tensor:
     """The matrix [E, E] that, read by rows, turns what the MLP before the gap reads into what is missing after it."""
     small, whole = Decoder(cut.config()), Decoder(ModelConfig.from_hf(cut.checkpoint.config))
     of_target = weights_of(cut.checkpoint.tensors, {n: n for n in range(whole.config.layers)})
-    embedding = cut.checkpoint.tensors.load("model.embed_tokens.weight").float()
     i, onto, width = len(cut.layers) - 2, cut.layers[-1], small.config.hidden_size
     square, both = torch.zeros(width, width), torch.zeros(width, width)
     for place in islice((place for place in corpus if not place.held_out), _FITTED):
-        embedded = F.embedding(corpus.load(place).tokens.long(), embedding)[None]
-        with torch.autocast(embedded.device.type, torch.bfloat16):
+        embedded = F.embedding(corpus.load(place).tokens.long(), ends.embedding).float()[None]
+        with ends.computing():
             read, given = small.around(w, embedded, i)
             wanted = next(islice(whole.streams(of_target, embedded), onto, None))
         rows, missing = read[0, _SKIPPED:].float(), (wanted - given)[0, _SKIPPED:].float()

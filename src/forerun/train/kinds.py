@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any, cast
 
@@ -21,6 +21,7 @@ from forerun.train.ends import Ends, draft_words
 from forerun.train.losses import check_loss
 from forerun.train.made import MadeHead, MadePair
 from forerun.train.medusa import MedusaLesson
+from forerun.train.news import NOBODY, News, Watch
 from forerun.train.parallel import ParallelLesson
 from forerun.train.recipe import TAUGHT, Pupil, Recipe, detached, mark_of
 from forerun.train.regression import RegressionLesson
@@ -86,23 +87,25 @@ def check(recipe: Recipe, model: ModelConfig, taps: tuple[int, ...]) -> None:
             raise SpecError(f"the head that it begins from reads layers {c.taps}, the corpus has {taps}: give --taps")
 
 
-def pupil(recipe: Recipe, corpus: Corpus, ends: Ends) -> Pupil:
+def pupil(recipe: Recipe, corpus: Corpus, ends: Ends, watch: Watch = NOBODY) -> Pupil:
     """What is to be taught, at its start; SpecError for what `check` refuses."""
     check(recipe, ends.config, corpus.facts.taps[:-1])
     if recipe.kind == "draft":
         return _draft(recipe, corpus, ends)
-    words = _words(recipe, corpus, ends.config.vocab_size)
-    made = _medusa if recipe.kind in ("medusa", "medusa2") else _recurrent
-    return made(recipe, corpus, ends, words)
+    said = Said.of(corpus, ends.config.vocab_size, watch)
+    words = _words(recipe, said, ends.config.vocab_size)
+    if recipe.kind in ("medusa", "medusa2"):
+        return _medusa(recipe, corpus, ends, words)
+    return _recurrent(recipe, corpus, ends, words, said)
 
 
-def _words(recipe: Recipe, corpus: Corpus, vocab: int) -> Tensor | None:
+def _words(recipe: Recipe, said: Said, vocab: int) -> Tensor | None:
     """The draft words; None is all."""
     size = _vocab_size(recipe, vocab)
     begun = recipe.begun if recipe.draft_vocab == "auto" else None
     if begun and (begun.kind == recipe.kind.removesuffix("2") or begun.words is not None):
         return begun.words
-    return draft_words(_counts(corpus, vocab), size)
+    return draft_words(said.counts, size)
 
 
 def _vocab_size(recipe: Recipe, vocab: int) -> int:
@@ -114,7 +117,7 @@ def _vocab_size(recipe: Recipe, vocab: int) -> int:
 
 def _draft(recipe: Recipe, corpus: Corpus, ends: Ends) -> Pupil:
     cut = Cut(ends.source, kept_layers(ends.config, recipe.layers or _DRAFT_LAYERS))
-    weights = cut.weights(corpus)
+    weights = cut.weights(corpus, ends)
     return Pupil(
         weights, DraftLesson(Decoder(cut.config()), ends, recipe.loss), cut.made, dict.fromkeys(weights, _DRAFT_RATE)
     )
@@ -152,7 +155,7 @@ def _medusa(recipe: Recipe, corpus: Corpus, ends: Ends, words: Tensor | None) ->
     )
 
 
-def _recurrent(recipe: Recipe, corpus: Corpus, ends: Ends, words: Tensor | None) -> Pupil:
+def _recurrent(recipe: Recipe, corpus: Corpus, ends: Ends, words: Tensor | None, said: Said) -> Pupil:
     model, facts, kind = ends.config, corpus.facts, cast(Kind, recipe.kind)
     taps = facts.taps[:-1] if kind in ("eagle3", "p-eagle") else ()
     if kind in ("eagle3", "p-eagle") and not taps:
@@ -164,7 +167,7 @@ def _recurrent(recipe: Recipe, corpus: Corpus, ends: Ends, words: Tensor | None)
         draft_vocab=model.vocab_size if words is None else len(words), hidden_size=model.hidden_size,
         intermediate_size=model.intermediate_size, heads=model.heads, kv_heads=model.kv_heads, head_dim=model.head_dim,
         norm_eps=model.norm_eps, rope=model.rope, max_len=model.max_len, taps=taps, layers=recipe.layers or 1,
-        mask_id=_unsaid(corpus, model.vocab_size) if kind == "p-eagle" else None, norm_output=kind == "mtp",
+        mask_id=said.unsaid() if kind == "p-eagle" else None, norm_output=kind == "mtp",
     )  # fmt: skip
     if recipe.begun and recipe.begun.kind == kind:
         config = replace(cast(RecurrentConfig, recipe.begun.config), draft_vocab=config.draft_vocab)
@@ -229,22 +232,28 @@ def unfolded(head: Head, scale: Tensor, name: str) -> Tensor:
     return value
 
 
-def _counts(corpus: Corpus, vocab: int) -> Tensor:
-    """How often each word was said by the target."""
-    counts = torch.zeros(vocab, dtype=torch.long)
-    for place in corpus:
-        sample = corpus.load(place)
-        counts += torch.bincount(sample.tokens[sample.answered].long(), minlength=vocab)
-    return counts
+@dataclass(frozen=True, slots=True)
+class Said:
+    """Of a corpus, for each word [V]: how often the target said it, and whether any text holds it."""
 
+    counts: Tensor
+    seen: Tensor
 
-def _unsaid(corpus: Corpus, vocab: int) -> int:
-    """The highest id that no text of the corpus holds, else the highest: what can stand for a token not known."""
-    seen = torch.zeros(vocab, dtype=torch.bool)
-    for place in corpus:
-        seen[corpus.load(place).tokens.long()] = True
-    unseen = (~seen).nonzero().flatten()
-    return int(unseen[-1]) if len(unseen) else vocab - 1
+    @classmethod
+    def of(cls, corpus: Corpus, vocab: int, watch: Watch) -> Said:
+        """Read from the tokens."""
+        counts, seen = torch.zeros(vocab, dtype=torch.long), torch.zeros(vocab, dtype=torch.bool)
+        for at, place in enumerate(corpus, 1):
+            tokens, answered = corpus.words(place)
+            counts += torch.bincount(tokens[answered].long(), minlength=vocab)
+            seen[tokens.long()] = True
+            watch.news(News("features", at, len(corpus), "conversations"))
+        return cls(counts, seen)
+
+    def unsaid(self) -> int:
+        """The highest id that no text holds, else the highest: what can stand for a token not known."""
+        unseen = (~self.seen).nonzero().flatten()
+        return int(unseen[-1]) if len(unseen) else len(self.seen) - 1
 
 
 def _scale(corpus: Corpus, columns: slice, tokens: int = 8192) -> Tensor:

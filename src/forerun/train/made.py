@@ -48,9 +48,12 @@ class Made(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class MadeHead:
-    """A head for the target as it is."""
+    """A head for the target as it is. It is served as it will be written."""
 
     head: Head
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "head", own.compacted(self.head))
 
     @property
     def parameters(self) -> int:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 from forerun.models.heads import medusa
@@ -33,7 +32,7 @@ class MedusaLesson:
         features = batch.states[:, first:, -c.features :].float()
         rows = features.shape[1]
         steps = Steps(self.decay)
-        with torch.autocast(batch.tokens.device.type, torch.bfloat16):
+        with self.ends.computing():
             for i in range(c.count):
                 learnt, which = labels.of_step(i, rows)
                 states = medusa.forward(w, c, i, features[learnt])

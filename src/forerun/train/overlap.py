@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from hashlib import sha256
 from pathlib import Path
 
 from forerun.workloads.files import from_path
@@ -29,6 +30,11 @@ class Overlap:
     def __contains__(self, text: str) -> bool:
         """Whether a run of the known texts is in this one."""
         return bool(self._known) and any(words in self._known for words in _runs(text, self._run))
+
+    @property
+    def digest(self) -> str:
+        """What changes with the texts."""
+        return sha256(repr(sorted(self._known)).encode()).hexdigest()[:16]
 
     def __len__(self) -> int:
         return len(self._known)

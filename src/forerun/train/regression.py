@@ -47,7 +47,7 @@ class RegressionLesson:
         read = states / self.scale + (torch.rand_like(states) * 2 - 1) * spread
         cos, sin = tables(c.rope, c.head_dim, slots + 1)
         attend = Unrolled(cos, sin, batch.lengths - 1, slots, torch.arange(slots).expand(len(batch.lengths), -1))
-        with torch.autocast(batch.tokens.device.type, torch.bfloat16):
+        with self.ends.computing():
             embedded = F.embedding(batch.tokens[:, 1:], self.ends.embedding)
             made = recurrent.forward(w, c, embedded, read, attend)[:, first:][learnt]
             regression = F.smooth_l1_loss(made.float() / self.scale, wanted)

@@ -19,6 +19,8 @@ class Sample:
     tokens: Tensor
     answered: Tensor
     states: Tensor
+    system: str = ""
+    """What the model was told before."""
 
     @property
     def learnt(self) -> int:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -47,7 +46,7 @@ class TunedLesson:
         whole = Labels.of(batch, first, 1, self.ends, None)
         reduced = Labels.of(batch, drafted, c.count, self.ends, self.words)
         steps, own = Steps(self.decay), Steps(1.0)
-        with torch.autocast(batch.tokens.device.type, torch.bfloat16):
+        with self.ends.computing():
             states = self.decoder.states(w, F.embedding(batch.tokens, self.ends.embedding).float())
             learnt, which = whole.of_step(0, slots - first)
             own.add(*whole.loss(states[:, first + 1 :][learnt], whole.end(None), which, self.loss))

@@ -80,7 +80,7 @@ class UnrolledLesson:
         attend = Unrolled(cos, sin, batch.lengths - 1, slots, places)
         end = labels.end(w.get("lm_head.weight"))
         steps = Steps(self.decay)
-        with torch.autocast(batch.tokens.device.type, torch.bfloat16):
+        with self.ends.computing():
             feature = recurrent.lifted(w, c, batch.states[..., self.columns] / self.scale)
             for j in range(self.steps):
                 attend.step(j)
@@ -112,7 +112,7 @@ class Labels:
 
     Not all draft words are looked at in a batch: `looked` [W] are those that the target thinks possible anywhere in it,
     and some of the others, which speak for all others by `bias` [W], the logarithm of how many each stands for.
-    `target` [N, W] are probabilities, bfloat16; `number` [B, M + steps - 1] says which of them is of slot
+    `target` [N, W] are probabilities; `number` [B, M + steps - 1] says which of them is of slot
     first + 1 + m, -1 where nothing is to be learnt; `rows` [W, E] is the target's own end.
     """
 
@@ -132,7 +132,7 @@ class Labels:
             known = torch.zeros(ends.config.vocab_size, dtype=torch.bool)
             known[words] = True
             answered = answered & known[shifted(batch.tokens, first + 2, columns)]
-        final = shifted(batch.states[..., -size:], first + 1, columns)[answered]
+        final = shifted(batch.states[..., -size:], first + 1, columns)[answered].to(ends.end.dtype)
         number = torch.where(answered.flatten(), answered.flatten().cumsum(0) - 1, -1).view_as(answered)
         end = ends.rows(words)
         if not len(final):
@@ -145,7 +145,7 @@ class Labels:
         bias = torch.zeros(len(looked))
         if len(some):
             bias[-len(some) :] = math.log(len(rest) / len(some))
-        return cls(_normed(target[:, looked]), number, looked, bias.bfloat16(), end[looked])
+        return cls(_normed(target[:, looked]), number, looked, bias.to(end.dtype), end[looked])
 
     def of_step(self, j: int, rows: int) -> tuple[Tensor, Tensor]:
         """Which rows [B, M] of step j are learnt, and the target row of each of those."""
@@ -155,15 +155,15 @@ class Labels:
 
     def end(self, own: Tensor | None) -> Tensor:
         """The vocabulary's end [W, E] over the words looked at: the head's own, if it has one."""
-        return self.rows if own is None else own[self.looked].bfloat16()
+        return self.rows if own is None else own[self.looked].to(self.rows.dtype)
 
     def loss(self, states: Tensor, end: Tensor, which: Tensor, loss: str) -> tuple[Tensor, Tensor]:
         """Mean loss of these rows, and the share whose first choice is the target's, both of some of them."""
-        return row_loss(states.bfloat16(), end, self.bias, self.target, which, loss, TOLD_ROWS)
+        return row_loss(states.to(end.dtype), end, self.bias, self.target, which, loss, TOLD_ROWS)
 
 
 def _normed(rows: Tensor) -> Tensor:
-    return (rows.float() / rows.sum(-1, keepdim=True, dtype=torch.float32)).bfloat16()
+    return (rows.float() / rows.sum(-1, keepdim=True, dtype=torch.float32)).to(rows.dtype)
 
 
 def shifted(values: Tensor, start: int, count: int) -> Tensor:

@@ -4,7 +4,7 @@
 that the object has:
 
     turns       a list of texts: the FastChat form, which Spec-Bench, MT-Bench and EAGLE's sets have
-    messages    a conversation in OpenAI's form; the user's messages are the turns
+    messages    a conversation in OpenAI's form; the user's messages are the turns, a system message comes before them
     prompt      text, or a list of texts, one a turn
     text        text
 
@@ -33,6 +33,8 @@ from forerun.workloads.records import Record, at, number, references, spoken, te
 IDS = ("id", "question_id", "task_id")
 ASKED = ("turns", "messages", "prompt", "text")
 RULE = "---"
+TABLES = (".parquet", ".csv", ".tsv", ".arrow", ".xlsx", ".gz", ".zip", ".zst")
+"""Endings of files that hold prompts in forms that are no plain text."""
 
 
 def from_path(path: Path) -> Workload:
@@ -43,6 +45,8 @@ def from_path(path: Path) -> Workload:
     if path.is_dir():
         return Workload(path.resolve().name, from_folder(path), str(path))
     read = from_jsonl if path.suffix.lower() in (".jsonl", ".json") else from_text
+    if path.suffix.lower() in TABLES:
+        raise LoadError(f"{path}: prompts are read from .jsonl and .json files, plain text, and folders of .txt files")
     name = path.resolve().parent.name if path.stem == "question" else path.stem
     return Workload(name or path.name, read(contents(path), str(path)), str(path))
 
@@ -106,14 +110,16 @@ def to_prompt(record: Record, id: str) -> Prompt:
     if asked is None:
         has = ", ".join(map(str, record)) or "nothing"
         raise LoadError(f"no prompt: one of the fields {', '.join(ASKED)} is needed (it has: {has})")
+    system = ""
     if asked == "messages":
         turns = spoken(record, asked, "role", "content", ("user",))
+        system = "\n\n".join(spoken(record, asked, "role", "content", ("system", "developer")))
         if not turns:
             raise LoadError("field 'messages' has no message of role 'user'")
     else:
         turns = (text(record, asked),) if asked == "text" else texts(record, asked)
     category = text(record, "category", empty=True) if record.get("category") is not None else ""
-    return Prompt(number(record, named) if named else id, turns, category, references(record))
+    return Prompt(number(record, named) if named else id, turns, category, references(record), system)
 
 
 def _object(line: str) -> dict[str, Any]:

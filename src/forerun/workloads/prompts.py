@@ -19,6 +19,8 @@ class Prompt:
     category: str = ""
     reference: tuple[str, ...] = ()
     """Known answers, where the source has them; nothing here judges by them."""
+    system: str = ""
+    """What the model is told before the first turn."""
 
     def __post_init__(self) -> None:
         if not self.id:
@@ -59,7 +61,7 @@ class Workload:
     @property
     def digest(self) -> str:
         """16 hexadecimal digits that change with any id, turn or the order: the first of their SHA-256."""
-        said = json.dumps([[prompt.id, *prompt.turns] for prompt in self.prompts])
+        said = json.dumps([[p.id, *([p.system] if p.system else []), *p.turns] for p in self.prompts])
         return hashlib.sha256(said.encode()).hexdigest()[:16]
 
     @property

@@ -46,9 +46,9 @@ def texts(record: Record, name: str) -> tuple[str, ...]:
 
 
 def spoken(record: Record, name: str, role: str, said: str, users: tuple[str, ...]) -> tuple[str, ...]:
-    """The user's texts of a conversation: a list of messages with fields `role` and `said`; may be none.
+    """What `users` say in a conversation: a list of messages with fields `role` and `said`; may be none.
 
-    What others say (the system, the assistant, tools) is left out: a measured model answers for itself.
+    What others say (the assistant, tools) is left out: a measured model answers for itself.
     """
     messages = _value(record, name)
     if not isinstance(messages, list) or not all(isinstance(message, Mapping) for message in messages):

@@ -26,7 +26,7 @@ from forerun.lab.arms import Arm
 from forerun.lab.bench import AGAIN, PLAIN, Bench
 from forerun.lab.costs.curve import Grid
 from forerun.lab.costs.curve import measure as measure_curve
-from forerun.lab.paired import Asked, Samples, Session, Unit, arm_figures, noise_figures, rounded, user
+from forerun.lab.paired import Asked, Samples, Session, Unit, arm_figures, noise_figures, opening, rounded
 from forerun.lab.run import Answers, Run
 from forerun.lab.sample import Sample, digest
 from forerun.lab.stats import FEWEST, Interval, total_ratio, verdict
@@ -113,7 +113,7 @@ class Advisor:
         cases: list[tuple[int, Prompt]] = []
         left_out = []
         for index, prompt in enumerate(self._work.prompts):
-            if len(self._bench.tokens(user(prompt.turns[:1]))) <= self._room:
+            if len(self._bench.tokens(opening(prompt))) <= self._room:
                 cases.append((index, prompt))
             else:
                 left_out.append(f"{self._work.name}/{prompt.id}")
@@ -125,7 +125,7 @@ class Advisor:
         arm, known, samples = self._bench.plain(), list[Known](), list[Sample]()
         start, params = perf_counter(), dict(self._asked.params)
         for index, prompt in self._cases:
-            ids = self._bench.tokens(user(prompt.turns[:1]))
+            ids = self._bench.tokens(opening(prompt))
             mine = {**params, "seed": params["seed"] + index} if params.get("seed") is not None else params
 
             def ask(ids: list[int] = ids, mine: dict[str, Any] = mine) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from forerun.core.protocols import Remembers, Verifier
 from forerun.engine.engine import Engine
 from forerun.engine.results import Result
 from forerun.lab.bench import Bench
-from forerun.lab.paired import user
+from forerun.lab.paired import opening
 from forerun.workloads.workload import Workload
 
 SAMPLINGS: dict[str, dict[str, Any]] = {
@@ -44,7 +44,7 @@ def questions(bench: Bench, workloads: Sequence[Workload], tokens: int) -> tuple
     found, left_out = [], []
     for work in workloads:
         for prompt in work.prompts:
-            question = Question(work.name, prompt.id, tuple(bench.tokens(user(prompt.turns[:1]))))
+            question = Question(work.name, prompt.id, tuple(bench.tokens(opening(prompt))))
             if len(question.ids) <= room:
                 found.append(question)
             else:

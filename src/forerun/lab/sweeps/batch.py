@@ -22,7 +22,7 @@ from forerun.drafters.specs import split_plan
 from forerun.engine.scheduler import HEADROOM
 from forerun.lab.bench import AGAIN, PLAIN, Bench
 from forerun.lab.domains import data
-from forerun.lab.paired import Asked, LogFor, Samples, Unit, rounded, user
+from forerun.lab.paired import Asked, LogFor, Samples, Unit, opening, rounded
 from forerun.lab.run import Answers, Run
 from forerun.lab.sample import Sample
 from forerun.lab.shapes import is_random
@@ -52,7 +52,7 @@ def engine_for(
             "--workload) or smaller batches (--batch)"
         )
     words = opened(config.model, choice_for(config)).words
-    said = [user(prompt.turns[:1]) for prompt in prompts]
+    said = [opening(prompt) for prompt in prompts]
     lengths = sorted(
         len(words.chat(messages)) if words.has_template else len(words.encode(messages[0]["content"], bos=True))
         for messages in said
@@ -114,7 +114,7 @@ def _prompts(bench: Bench, workloads: Sequence[Workload], tokens: int) -> list[t
     found = []
     for work in workloads:
         for prompt in work.prompts:
-            ids = tuple(bench.tokens(user(prompt.turns[:1])))
+            ids = tuple(bench.tokens(opening(prompt)))
             if len(ids) + tokens > bench.target.spec.max_len:
                 raise SpecError(
                     f"{work.name}/{prompt.id} has {len(ids)} tokens: with an answer of {tokens} that is more than the "

@@ -18,7 +18,7 @@ from typing import Any
 
 from forerun.core.errors import LoadError, SpecError
 from forerun.lab.bench import AGAIN, PLAIN, Bench
-from forerun.lab.paired import Asked, LogFor, Samples, Unit, user
+from forerun.lab.paired import Asked, LogFor, Samples, Unit
 from forerun.lab.run import Answers, Run
 from forerun.lab.sweeps.groups import Group, measure_groups
 from forerun.lab.sweeps.points import point, sweep
@@ -95,7 +95,7 @@ class Cutter:
 
 def _frame(bench: Bench, question: str) -> tuple[list[int], list[int]]:
     """The tokens before and after a text in a user's turn: what prompts with two texts of different ends share."""
-    one, two = (bench.tokens(user([f"{text}\n\n{question}"])) for text in ("North", "west"))
+    one, two = (bench.tokens([{"role": "user", "content": f"{text}\n\n{question}"}]) for text in ("North", "west"))
     return _shared(one, two), _shared(one[::-1], two[::-1])[::-1]
 
 

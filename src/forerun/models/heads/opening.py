@@ -43,7 +43,7 @@ def open_head(path: Path, fit: Fit) -> tuple[Head, tuple[str, ...]]:
             f"the head in {path} was trained for a target with the fingerprint {head.fingerprint}, {fit.name} has "
             f"{fit.fingerprint}: the text is right all the same, but its guesses may seldom be"
         )
-    if (base := _base(said)) and Path(base).name.lower() != fit.name.lower():
+    if (base := _base(said)) and not fit.name.lower().startswith(Path(base).name.lower()):  # of any quantisation
         notes.append(f"the head in {path} says that it was made for {base}, the target is {fit.name}")
     if head.kind == "eagle3" and said and not head.own_end:
         notes.append(f"the head in {path} has no vocabulary end of its own: the target's serves")

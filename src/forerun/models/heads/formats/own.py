@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -73,16 +73,24 @@ def _config(folder: Path, said: Mapping[str, Any]) -> HeadConfig:
         raise LoadError(f"{folder / CONFIG} does not describe a head: {error}") from error
 
 
+def compacted(head: Head) -> Head:
+    """The head as a folder holds it: its matrices as int8 rows."""
+    held = {
+        name: Rows8(*int8.quantise(value)) if not isinstance(value, Rows8) and value.ndim == 2 else value
+        for name, value in head.tensors.items()
+    }
+    return replace(head, tensors=held)
+
+
 def write(head: Head, folder: Path, compact: bool = True) -> None:
     """Write `head` there, its matrices as int8 rows if `compact`."""
     folder.mkdir(parents=True, exist_ok=True)
+    head = compacted(head) if compact else head
     said = {
         "version": VERSION, "config": asdict(head.config), "fingerprint": head.fingerprint, "card": dict(head.card),
     }  # fmt: skip
     held: dict[str, Tensor] = {} if head.words is None else {"words": head.words.int()}
     for name, value in head.tensors.items():
-        if not isinstance(value, Rows8) and compact and value.ndim == 2:
-            value = Rows8(*int8.quantise(value))
         if isinstance(value, Rows8):
             held |= {name: value.codes, name + _SCALE: value.scales}
         else:

@@ -7,7 +7,7 @@ Older files lack `norm_before_residual`: their writer's default was true. MTP mo
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -77,9 +77,16 @@ def read(said: Mapping[str, object], held: Mapping[str, Tensor], layers: int, wi
 
 
 def write(
-    head: Head, folder: Path, end_rows: EndRows, embedding: Tensor, verifier: str, version: str = "0.3.0"
+    head: Head,
+    folder: Path,
+    end_rows: EndRows,
+    embedding: Tensor,
+    verifier: str,
+    architectures: Sequence[str] = ("LlamaForCausalLM",),
+    version: str = "0.3.0",
 ) -> None:
-    """The head in this form. `embedding` [V, H] is the target's, which the form always holds; `verifier` its name.
+    """The head in this form. `embedding` [V, H] is the target's, which the form always holds; `verifier` its name on
+    the hub or its folder, from which the form's own loader reads it; `architectures` as its config has them.
 
     SpecError for kinds that the form does not know.
     """
@@ -102,7 +109,7 @@ def write(
             "proposal_methods": [
                 {"proposal_type": "greedy", "speculative_tokens": 5, "verifier_accept_k": 1, "accept_tolerance": 0.0}
             ],
-            "verifier": {"name_or_path": verifier, "architectures": ["LlamaForCausalLM"]},
+            "verifier": {"name_or_path": verifier, "architectures": list(architectures)},
         },
     }  # fmt: skip
     tensors = floats(head, end_rows)
