@@ -19,9 +19,9 @@ from forerun.weights.folder import open_checkpoint
 STEPS = 3
 
 
-@pytest.fixture(scope="module")
-def ends(tiny_folder):
-    return Ends.of(open_checkpoint(tiny_folder))
+@pytest.fixture(scope="module", params=[torch.bfloat16, torch.float32], ids=["bf16", "fp32"])
+def ends(request, tiny_folder):
+    return Ends.of(open_checkpoint(tiny_folder), request.param)
 
 
 @pytest.fixture
