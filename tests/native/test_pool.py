@@ -1,4 +1,4 @@
-"""The threads of a forward, where one of them fails: compiled beside the extension, since nothing there throws of itself."""
+"""The threads of a forward, where one of them fails: compiled beside the extension, where nothing throws of itself."""
 
 from __future__ import annotations
 
