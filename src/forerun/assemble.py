@@ -145,6 +145,9 @@ def named(drafter: str) -> str:
     """A drafter's text by its name: a folder stands for the drafter of what it holds, a head's own or `model`."""
     path, _, rest = drafter.partition(":")
     if path in DRAFTERS or not Path(path).is_dir():
+        target, equals, own = drafter.partition("=")
+        if equals and ":" not in target:  # of one target among several
+            return f"{target}={named(own)}"
         if path not in DRAFTERS and ("/" in path or os.sep in path):
             why = "is a file: give its folder" if Path(path).exists() else "does not exist"
             raise SpecError(f"the head's folder {path} {why}; a head on the hub is -d KIND:path=OWNER/NAME")

@@ -271,6 +271,16 @@ def test_329_the_card_tells_all_of_it_in_words(head, model, corpus, tmp_path):
     assert card["begun_from"]["tau_here"] == pytest.approx(before["tau"]["all"], abs=1e-9)
 
 
+def test_329_what_comes_of_a_head_is_never_worse_than_that_head(head, model, corpus, tmp_path, capsys):
+    out = tmp_path / "spoilt"
+    assert main(words(model, corpus, out, "--from", str(head), "--rate", "0.9")) == 0
+    assert "nothing that was learnt is better: this is that head as it was" in capsys.readouterr().out
+    card = json.loads((out / "head.json").read_text())["card"]
+    assert card["tau"]["all"] == card["begun_from"]["tau_here"]
+    before, after = own.read(head), own.read(out)
+    assert all(torch.equal(before.floats(name), after.floats(name)) for name in before.tensors)
+
+
 def test_329_the_time_on_the_card_is_that_of_all_sessions(stopped, model, corpus):
     account = json.loads((stopped / "run.json").read_text())
     account["seconds"]["training"] += 100.0

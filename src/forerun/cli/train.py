@@ -173,6 +173,8 @@ def _outcome(job: Job, made: Made) -> list[str]:
         return [f"{head}, {_state(made, took)}", f"next: {shlex.join(next_command)}"]
     tau, begun = card["tau"], card.get("begun_from")
     before = f"; {begun['tau_here']:.2f} with {begun['head']}, which it began from" if begun else ""
+    if begun and card["best_step"] == 0:
+        before += ", and nothing that was learnt is better: this is that head as it was"
     what = {"draft": "a draft model", "medusa2": "a target with Medusa heads"}.get(card["kind"], f"{card['kind']} head")
     target, drafter = (job.out, job.out / "medusa") if card["kind"] == "medusa2" else (job.model, job.out)
     next_command = ["forerun", "generate", "-m", str(target), "-d", str(drafter), "Why do leaves fall?"]

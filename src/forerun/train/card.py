@@ -60,6 +60,7 @@ def card_of(
         },
         "recipe": job.recipe, "rate": job.rate, "batch": job.batch, "steps": state.step, "seed": job.seed,
         "losses": state.losses[-1:], "agreement": [round(value, 4) for value in state.agreement], "taus": state.taus,
+        "best_step": next((step for step, tau in state.taus if tau == state.best_tau), state.step),
         "tau": asdict(tau), "shape": shape_of(str(job.kind)), "weights": weights,
         "seconds": {**seconds, "all": round(account.spent, 1)}, "sessions": account.sessions,
         "measure": measured_by(job, weights), "settings": dict(account.settings),

@@ -165,7 +165,10 @@ class _Run:
             at = perf_counter()
             before = measurer(MadeHead(self._begun)) if self._begun else None
             weighing = perf_counter() - at if before else 0.0
-        state = self._trained(learner, learnt, measurer, weighing, kept)
+        state = State(learner.weights, mark=f"{learner.mark} {_identity(self._corpus, self._begun)}")
+        if self._begun and before and self._goes_on(learner):
+            state.found(before.all)
+        state = self._trained(state, learner, learnt, measurer, weighing, kept)
         made = learner.finish(state.best)
         with account.phase("measuring"):
             tau = measurer.known(state.best_tau) or measurer(made)
@@ -179,8 +182,15 @@ class _Run:
             account.close()
         return Made(card, "made", bytes_written)
 
+    def _goes_on(self, learner: Pupil) -> bool:
+        """Whether the start is the head that it begins from, as a whole, which then counts as measured."""
+        made, begun = learner.finish(learner.weights), self._begun
+        if not isinstance(made, MadeHead) or begun is None or made.head.config != begun.config:
+            return False
+        return begun.words is None or (made.head.words is not None and torch.equal(made.head.words, begun.words))
+
     def _trained(
-        self, learner: Pupil, learnt: Sequence[Place], measurer: _Remembering, weighing: float, kept: Path
+        self, state: State, learner: Pupil, learnt: Sequence[Place], measurer: _Remembering, weighing: float, kept: Path
     ) -> State:
         job, account, watch = self._job, self._account, self._watch
         left = None if job.seconds is None else max(0.0, job.seconds - _EXPORT_S - account.spent)
@@ -191,7 +201,6 @@ class _Run:
             measures=job.measures, dtype=self._ends.end.dtype, gentle=learner.gentle, late=learner.late,
             weighing=weighing or min(20.0, 0.08 * (left or 0.0)),
         )  # fmt: skip
-        state = State(learner.weights, mark=f"{learner.mark} {_identity(self._corpus, self._begun)}")
 
         def heard(state: State, told: Told, left: float) -> None:
             agree = " ".join(f"{value:.2f}" for value in told.agreement)

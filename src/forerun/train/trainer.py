@@ -115,6 +115,14 @@ class State:
     agreement: tuple[float, ...] = ()
     """Of the last steps, as lessons tell it: the mean of some twenty."""
 
+    def found(self, tau: float) -> None:
+        """The weights as they are now have that tau."""
+        self.taus.append((self.step, tau))
+        if tau > self.best_tau:
+            self.best_tau, self.worse, self.best = tau, 0, _copied(self.weights)
+        else:
+            self.worse += 1
+
 
 Heard = Callable[[State, Told, float], None]
 """(state, what the last step told, seconds that are left)."""
@@ -247,13 +255,7 @@ def _blended(before: tuple[float, ...], now: tuple[float, ...]) -> tuple[float, 
 
 
 def _weigh(state: State, measure: Measure) -> None:
-    tau = measure({name: value.detach() for name, value in state.weights.items()})
-    state.taus.append((state.step, tau))
-    if tau > state.best_tau:
-        state.best_tau, state.worse = tau, 0
-        state.best = _copied(state.weights)
-    else:
-        state.worse += 1
+    state.found(measure({name: value.detach() for name, value in state.weights.items()}))
 
 
 def _step(
