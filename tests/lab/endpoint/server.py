@@ -110,6 +110,7 @@ class LabServer:
     """Listens on a free port in a thread of its own while the `with` block runs.
 
     `say` answers every POST; `metrics` gives the page of that name (None: 404). What came is in `asked`.
+    Answers begin when `together` requests wait for one.
     """
 
     def __init__(
@@ -117,11 +118,14 @@ class LabServer:
         say: Say | Script | None = None,
         metrics: Callable[["LabServer"], str | None] = lambda server: None,
         models: Iterable[dict[str, Any]] = ({"id": "A", "owned_by": "tests"},),
+        together: int = 1,
     ) -> None:
         script = Script() if say is None else say
         self.say: Say = (lambda asked: script.answer()) if isinstance(script, Script) else script
         self.metrics = metrics
         self.models = list(models)
+        self._together = together
+        self._waiting: list[asyncio.Event] = []
         self.asked: list[Asked] = []
         self.running = 0
         self.most = 0
@@ -197,12 +201,22 @@ class LabServer:
         self.running += 1
         self.most = max(self.most, self.running)
         try:
+            await self._gathered()
             return await self._write(writer, self.say(asked))
         except ConnectionError:
             self.gone += 1
             raise
         finally:
             self.running -= 1
+
+    async def _gathered(self) -> None:
+        begin = asyncio.Event()
+        self._waiting.append(begin)
+        if len(self._waiting) >= self._together:
+            for one in self._waiting:
+                one.set()
+            self._waiting.clear()
+        await begin.wait()
 
     def _get(self, path: str) -> Answer:
         if path == "/v1/models":

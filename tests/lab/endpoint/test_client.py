@@ -240,7 +240,7 @@ def test_a_broken_stream_is_not_asked_again():
 
 
 def test_as_many_run_at_once_as_asked_and_no_more():
-    with LabServer(Script(tokens=3, first_s=0.03, gap_s=0.01)) as lab:
+    with LabServer(Script(tokens=3), together=3) as lab:
         done = block(lab, jobs=9, at_once=3)
         assert lab.most == 3
     assert done.wall_s < sum(record.reply.latency_s for record in done.records)

