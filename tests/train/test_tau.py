@@ -5,13 +5,16 @@ from __future__ import annotations
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from forerun.assemble import engine_over
+from forerun.core.errors import SpecError
 from forerun.native import ext
+from forerun.train.corpus import Place
 from forerun.train.gather import target_for
-from forerun.train.tau import Measurer, Question
+from forerun.train.tau import Measurer, Question, split
 
 
 @dataclass(frozen=True)
@@ -39,3 +42,13 @@ def test_many_prompts_at_once_have_the_tau_of_each_alone(plan, tiny_folder):
     assert together.by_domain == alone
     assert together.all > 2.5
     assert together.prompts == 15
+
+
+@pytest.mark.parametrize(("count", "held"), [(2, [0]), (10, [0, 9]), (25, [0, 16, 23, 24]), (80, [0, 16, 32, 48])])
+def test_329_few_conversations_hold_out_a_fifth_at_most_four_a_domain(count, held, tmp_path):
+    places = [Place(tmp_path, number, "own", True, str(number), 9, 5, 0, 0) for number in range(count)]
+    learnt, asked = split(SimpleNamespace(folder=tmp_path), places, 4)
+    assert sorted(int(one.text) for one in asked) == held
+    assert not {place.prompt for place in learnt} & {one.text for one in asked}
+    with pytest.raises(SpecError, match="one to learn from"):
+        split(SimpleNamespace(folder=tmp_path), places[:1], 4)

@@ -106,9 +106,12 @@ def answers(
 def split(corpus: Corpus, places: Sequence[Place], each: int) -> tuple[list[Place], list[Question]]:
     """What is learnt from, and up to `each` held-out prompts of every domain; SpecError unless there is some of both.
 
-    Where none is held out by its number, as of a handful of prompts, the last one is.
+    Every sixteenth is held out by its number; of few conversations, the last ones too, up to a fifth of all.
     """
-    out = [place for place in places if place.held_out] or list(places[-1:])
+    out = [place for place in places if place.held_out]
+    rest = [place for place in places if not place.held_out]
+    more = min(each, max(1, len(places) // 5)) - len(out)
+    out += rest[-more:] if more > 0 else []
     learnt = [place for place in places if place not in out]
     if not learnt:
         raise SpecError(
