@@ -485,11 +485,9 @@ def test_212_a_second_engine_is_refused_while_the_first_answers(models, elsewher
     text = second.generate("one two", max_tokens=8).token_ids
     request = first.add("one two", max_tokens=8)
     for refused in (lambda: here(second.generate, "three"), lambda: here(engine_over, base, "skip:layers=1")):
-        with pytest.raises(SpecError, match=r"another engine \(ngram\).*close that one first, or load the model again"):
+        with pytest.raises(SpecError, match=r"another engine \(ngram\).*close that one first, or give this one"):
             refused()
     first.step()
-    with pytest.raises(SpecError, match="taps cannot change"):
-        base.target.tap((1,))
     assert not second.busy
     while not first.finished(request):
         first.step()
@@ -497,6 +495,35 @@ def test_212_a_second_engine_is_refused_while_the_first_answers(models, elsewher
     first.add("one two")
     first.close()
     assert second.generate("one two", max_tokens=8).token_ids == text
+
+
+def test_212_engines_apart_answer_at_once_in_threads_as_each_alone(models, runtime):
+    """Heads with taps of their own over one model's weights: text, drafts and counts are those of each alone."""
+    from forerun.assemble import engine_over, foundation
+    from forerun.testing.heads import random_config, random_head
+    from forerun.train.made import MadeHead
+
+    base = foundation(Config(str(models["folder"]), runtime=runtime))
+    rows, width = base.target.runner.facts.vocab_rows, base.target.spec.hidden_size
+    heads = [MadeHead(random_head(random_config(kind, rows, width), seed=3)) for kind in ("eagle3", "medusa", "mtp")]
+    prompts = ["one two three one two three", "three two", "one"]
+
+    def answered(serving):
+        with serving as engine:
+            done = engine.generate_batch(prompts, max_tokens=16)
+        return [(one.token_ids, one.stats.drafted, one.stats.accepted, one.stats.target_passes) for one in done]
+
+    alone = [answered(engine_over(base, "ngram:min=1")), *(answered(head.serving(base)) for head in heads)]
+    assert all(sum(counts[1] for counts in one) for one in alone)
+    with ThreadPoolExecutor(4) as pool:
+        apart = [base.apart(512) for _ in range(8)]
+        kinds = [lambda at: engine_over(at, "ngram:min=1"), *(head.serving for head in heads)]
+        calls = [pool.submit(answered, kinds[i % 4](at)) for i, at in enumerate(apart)]
+        assert [call.result() for call in calls] == [*alone, *alone]
+    first = engine_over(base, "none")
+    first.add("one")
+    first.step()
+    assert answered(engine_over(base.apart(), "ngram:min=1")) == alone[0], "while another engine answers"
 
 
 def test_several_engines_stand_on_one_model_in_turn(models):

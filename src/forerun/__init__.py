@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from forerun.core.errors import BrokenInvariant, CapacityError, ForerunError, LoadError, LossyError, SpecError
     from forerun.core.params import SamplingParams
     from forerun.core.plan import Plan
+    from forerun.engine.async_engine import AsyncEngine
     from forerun.engine.engine import Engine
     from forerun.engine.results import Choice, Event, Result, Usage
 
@@ -34,11 +35,13 @@ _HOMES = {
     ),
     "forerun.core.params": ("SamplingParams",),
     "forerun.core.plan": ("Plan",),
+    "forerun.engine.async_engine": ("AsyncEngine",),
     "forerun.engine.engine": ("Engine",),
     "forerun.engine.results": ("Choice", "Event", "Result", "Usage"),
 }
 
 __all__ = [
+    "AsyncEngine",
     "BrokenInvariant",
     "CapacityError",
     "Choice",

@@ -102,13 +102,18 @@ def assemble(config: Config) -> Engine:
 
 @dataclass(frozen=True, slots=True)
 class Foundation:
-    """A model that is ready to serve, before it has a drafter: several engines may stand on one, used in turn."""
+    """A model that is ready to serve, before it has a drafter: several engines may stand on one and take turns, or each
+    on one `apart`, in threads of their own."""
 
     config: Config
     target: Target
     words: TextWords | None
     eos_ids: frozenset[int]
     vocabulary: Vocabulary = PLAIN
+
+    def apart(self, kv_tokens: int | None = None) -> Foundation:
+        """The same weights with memory of its own (as much, if nobody says), for an engine beside others."""
+        return replace(self, target=self.target.beside(kv_tokens=kv_tokens))
 
 
 def foundation(config: Config) -> Foundation:

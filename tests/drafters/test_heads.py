@@ -105,11 +105,10 @@ def test_the_law_is_not_bent(kind, plan, law, draft_vocab):
     def tree(noise: Noise) -> Tree:
         made = drafter(kind, 3, law=law, draft_vocab=draft_vocab)
         seq = Seq(0, [0, 1, 2], SamplingParams(temperature=1.0, seed=3), 64)
-        target.tap(made.taps)
         target.begin(seq)
         made.begin(seq)
         target.reserve(seq, 8)
-        made.read(target.score([Item(seq, 0, 2)]))
+        made.read(target.score([Item(seq, 0, 2)], taps=made.taps))
         grown = made.draft([seq], PLANS[plan], noise).trees[0]
         made.end(seq)
         target.release(seq)
@@ -126,13 +125,12 @@ def test_a_static_tree_has_its_shape(kind, law):
     """Every node that the shape has is there, unless its parent ended the answer or a twin stands before it."""
     made = drafter(kind, law=law, tree="eagle-25")
     target = ToyTarget(toy_law(), VOCAB, layers=2)
-    target.tap(made.taps)
     temperature = 0.0 if law == "chosen" else 1.0
     seq = Seq(0, [3, 1, 2], SamplingParams(temperature=temperature, seed=3), 64)
     target.begin(seq)
     made.begin(seq)
     target.reserve(seq, 40)
-    made.read(target.score([Item(seq, 0, 2)]))
+    made.read(target.score([Item(seq, 0, 2)], taps=made.taps))
     tree = made.draft([seq], Plan(5, nodes=25, width=4), SeededNoise([3])).trees[0]
     shape = shape_of("eagle-25")
     ranks: dict[int, tuple[int, ...]] = {0: ()}
@@ -152,13 +150,12 @@ def test_a_draft_takes_a_forward_a_level_and_no_more(kind, depth, monkeypatch):
     """The price of a draft is part of its contract: one forward in all where heads see all depths at once."""
     made = drafter(kind, law="chosen", min_prob=0.0)
     target = ToyTarget(toy_law(), VOCAB, layers=2)
-    target.tap(made.taps)
     seqs = [Seq(i, [3, 1, 2 + i], SamplingParams(), 64) for i in range(2)]
     for seq in seqs:
         target.begin(seq)
         made.begin(seq)
         target.reserve(seq, 40)
-    made.read(target.score([Item(seq, 0, 2) for seq in seqs]))
+    made.read(target.score([Item(seq, 0, 2) for seq in seqs], taps=made.taps))
     forward, calls = made._runner.forward, []
     monkeypatch.setattr(made._runner, "forward", lambda *args, **options: calls.append(1) or forward(*args, **options))
     draft = made.draft(seqs, Plan(depth, nodes=9, width=2), SeededNoise([3, 4]))
@@ -175,12 +172,11 @@ def test_unlikely_guesses_are_left_out(kind):
         levels = {"level_rows": 3.0} if kind in ("eagle", "eagle3", "mtp") else {}
         made = drafter(kind, law="chosen", min_prob=least, **levels)
         target = ToyTarget(toy_law(), VOCAB, layers=2)
-        target.tap(made.taps)
         seq = Seq(0, [3, 1, 2], SamplingParams(), 64)
         target.begin(seq)
         made.begin(seq)
         target.reserve(seq, 40)
-        made.read(target.score([Item(seq, 0, 2)]))
+        made.read(target.score([Item(seq, 0, 2)], taps=made.taps))
         (found[least],) = made.draft([seq], Plan(2, nodes=12, width=3, signals=True), SeededNoise([3])).trees
     whole, few = found[0.0], found[0.1]
     chances = {0: 1.0}

@@ -22,12 +22,12 @@ def all_rows(rows: Rows) -> torch.Tensor:
 def test_logits_equal_transformers_however_they_are_fed(family: str, step: int) -> None:
     tokens = text(40)
     want, states = hf_forward(family, tokens)
-    ours = target(family, taps=(0, 1, 2))
+    ours = target(family)
     running = seq(tokens[:1])
     assert ours.begin(running) == 0
     for at in range(0, 40, step):
         chain = Tree.chain(tokens[at], tokens[at + 1 : at + step])
-        rows = ours.score([Item(running, at, at, chain)])
+        rows = ours.score([Item(running, at, at, chain)], taps=(0, 1, 2))
         torch.testing.assert_close(all_rows(rows), want[at : at + step], **CLOSE)
         hidden = torch.cat([state[at : at + step] for state in states], -1)
         torch.testing.assert_close(rows.hidden, hidden, **CLOSE)

@@ -121,14 +121,14 @@ def test_sizes_that_the_model_has_not_are_refused_as_on_our_own_runtime() -> Non
 
 
 def test_taps_are_hidden_states() -> None:
-    target, each = HfTarget(hf_model("qwen2"), taps=(0, 2)), seq(text(9))
+    target, each = HfTarget(hf_model("qwen2")), seq(text(9))
     target.begin(each)
-    rows = target.score([Item(each, 0, 8, Tree.root(each.last))])
+    rows = target.score([Item(each, 0, 8, Tree.root(each.last))], taps=(0, 2))
     with torch.inference_mode():
         states = hf_model("qwen2")(torch.tensor([each.tokens]), output_hidden_states=True).hidden_states
     torch.testing.assert_close(rows.hidden, torch.cat([states[0][0], states[2][0]], -1), **CLOSE)
     with pytest.raises(SpecError, match="tap 3"):
-        HfTarget(hf_model("qwen2"), taps=(3,))
+        target.score([], taps=(3,))
 
 
 @pytest.mark.parametrize("kind", ["mamba", "recurrent_gemma"])

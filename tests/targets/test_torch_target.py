@@ -228,11 +228,12 @@ def test_impossible_sizes_and_devices_are_refused() -> None:
         ({"kv_tokens": 8}, CapacityError, "at least 16"),
         ({"kv_tokens": 64, "max_len": 128}, CapacityError, "cannot hold one sequence"),
         ({"max_len": 1000}, SpecError, "allowed 1..256"),
-        ({"taps": (3,)}, SpecError, "allowed 0..2"),
         ({"vocab_size": 98}, SpecError, "allowed 1..97"),
     ):
         with pytest.raises(error, match=words):
             target("llama", **options)
+    with pytest.raises(SpecError, match=r"tap 3 is not a layer.*allowed 0\.\.2"):
+        target("llama").score([], taps=(1, 3))
     with pytest.raises(SpecError, match="not available"):
         usable_device("hpu:9")
     assert isinstance(target("llama", kv_tokens=None), PagedTarget)

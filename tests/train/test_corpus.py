@@ -111,14 +111,13 @@ def test_what_the_target_said_and_thought(corpus, tiny_folder):
     assert len(corpus) > 5
     assert any(not place.greedy for place in corpus)
     target = tiny_target(tiny_folder).target
-    target.tap(corpus.facts.taps)
     for place in list(corpus)[:6]:
         got = corpus.load(place)
         ids = got.tokens.tolist()
         seq = Seq(place.number, ids, SamplingParams(), 512)
         target.begin(seq)
         target.reserve(seq, len(ids))
-        rows = target.score([Item(seq, 0, len(ids) - 1)])
+        rows = target.score([Item(seq, 0, len(ids) - 1)], taps=corpus.facts.taps)
         torch.testing.assert_close(got.states.float(), rows.hidden, atol=0.05, rtol=0.02)
         target.release(seq)
         assert got.learnt == place.learnt > 0

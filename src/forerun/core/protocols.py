@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
 from forerun.core.draft import Draft, Law, Verdict
+from forerun.core.errors import SpecError
 from forerun.core.noise import Noise
 from forerun.core.plan import Load, Plan
 from forerun.core.rows import Rows
@@ -38,6 +39,13 @@ class ModelSpec:
     weight_bytes: int = 0
     """Bytes of weights that every forward reads; 0 if nobody knows."""
 
+    def check_taps(self, taps: Sequence[int]) -> None:
+        """SpecError for layers whose hidden states cannot be had."""
+        for tap in taps:
+            if not 0 <= tap <= self.layers or not self.layers:
+                last = f"allowed 0..{self.layers}, {self.layers} for the final norm"
+                raise SpecError(f"tap {tap} is not a layer of {self.name}: {last}")
+
 
 class Target(Protocol):
     """A model with a memory. It holds, between calls, all of each open sequence but its last token."""
@@ -45,8 +53,8 @@ class Target(Protocol):
     @property
     def spec(self) -> ModelSpec: ...
 
-    def tap(self, layers: tuple[int, ...]) -> None:
-        """Bring the hidden states of these layers with every forward; SpecError for layers that cannot be had."""
+    def beside(self, *, kv_tokens: int | None = None) -> Target:
+        """The same model with memory of its own, for as many tokens if nobody says: only the weights are shared."""
         ...
 
     def begin(self, seq: Seq) -> int:
@@ -61,10 +69,11 @@ class Target(Protocol):
         """Make room for that many tokens beyond those held; all or nothing."""
         ...
 
-    def score(self, work: Work, keep: bool = False) -> Rows:
+    def score(self, work: Work, keep: bool = False, taps: Sequence[int] = ()) -> Rows:
         """One forward over every item. Guessed nodes stay until `commit`; with `keep` more may be added below them.
 
-        Without `keep`, nodes guessed for a sequence before are forgotten first.
+        Without `keep`, nodes guessed for a sequence before are forgotten first. With `taps` the rows bring the hidden
+        states of these layers, side by side, for all that is fed; SpecError for layers that cannot be had.
         """
         ...
 

@@ -75,6 +75,7 @@ class Engine:
 
     @parts.setter
     def parts(self, parts: Parts) -> None:
+        parts.target.spec.check_taps(parts.drafter.taps)
         self._parts = parts
         self._guard.take(parts.drafter)
         self._guarded = replace(parts, drafter=self._guard, verify=Judge(parts.verify))
@@ -141,16 +142,16 @@ class Engine:
             raise
 
     def _claim(self) -> None:
-        """Make the target bring this drafter's taps; SpecError while another engine answers with it."""
+        """SpecError while another engine answers with the target."""
         target = self.parts.target
         with _CLAIMING:
             other = _CLAIMS.get(id(target), self)
             if other is not self and other._scheduler.busy:
                 raise SpecError(
                     f"{target.spec.name} is answering requests of another engine ({other.parts.drafter.name}): engines "
-                    "over one model take turns; finish or close that one first, or load the model again"
+                    "over one memory take turns; finish or close that one first, or give this one memory of its own "
+                    "(Foundation.apart)"
                 )
-            target.tap(self.parts.drafter.taps)
             _CLAIMS[id(target)] = self
 
     def _answer(self, request: int, index: int, ids: list[int], params: SamplingParams) -> Answer:

@@ -53,7 +53,7 @@ def decode_step(
         draft = sound(draft, seqs, plan, drafter.laws, target.spec.vocab_size)
     with clock("score"):
         work = [Item(seq, target.held(seq), len(seq) - 1, tree) for seq, tree in zip(seqs, draft.trees, strict=True)]
-        rows = target.score([*work, *chunks])
+        rows = target.score([*work, *chunks], taps=drafter.taps)
     with clock("verify"):
         verdict = parts.verify(draft, rows, noise)
     with clock("commit"):

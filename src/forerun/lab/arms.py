@@ -158,7 +158,6 @@ class BareArm:
         if len(prompts) != 1 or not wanted.greedy or wanted.max_tokens is None:
             raise SpecError("the bare loop answers one prompt greedily, with max_tokens: take `plain` for the rest")
         target, stops = self.base.target, self.base.eos_ids if not wanted.ignore_eos else frozenset()
-        target.tap(())
         seq = Seq(0, prompts[0], wanted, target.spec.max_len)
         limit = min(wanted.max_tokens, seq.max_len - len(seq))
         begin = perf_counter()

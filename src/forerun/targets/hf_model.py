@@ -15,11 +15,10 @@ from forerun.targets.hf_cache import HfCache
 
 
 class HfModel:
-    """`model`, and the `taps` that every forward returns: indices of its hidden_states."""
+    """`model`, for one sequence at a time."""
 
-    def __init__(self, model: Any, taps: tuple[int, ...] = ()) -> None:
+    def __init__(self, model: Any) -> None:
         self.model = model.eval()
-        self.taps = taps
         self.dtype: torch.dtype = model.dtype
         """What masks are made in."""
         known = inspect.signature(model.forward).parameters
@@ -28,9 +27,10 @@ class HfModel:
 
     @torch.inference_mode()
     def forward(
-        self, tokens: Sequence[int], cache: HfCache, part: Part | None, rows: int
+        self, tokens: Sequence[int], cache: HfCache, part: Part | None, rows: int, taps: Sequence[int] = ()
     ) -> tuple[Tensor, Tensor | None]:
-        """Feed tokens after the cache: logits of the last `rows` of them [rows, V], tapped states of all.
+        """Feed tokens after the cache: logits of the last `rows` of them [rows, V], and of all the hidden states
+        of the layers `taps`, side by side.
 
         `part` says who sees whom and at which position, None if it is a plain chain.
         """
@@ -38,7 +38,7 @@ class HfModel:
         options: dict[str, Any] = {self._cache_name: cache.cache, "use_cache": True, "return_dict": True}
         if self._keeps_logits:
             options["logits_to_keep"] = max(1, rows)
-        if self.taps:
+        if taps:
             options["output_hidden_states"] = True
         if part is not None:
             mask = torch.zeros(part.end - part.first, part.end, dtype=dtype)
@@ -46,7 +46,7 @@ class HfModel:
             options["attention_mask"] = mask[None, None].to(device)
             options["position_ids"] = torch.tensor([part.positions()], device=device)
         out = self.model(input_ids=torch.tensor([tokens], device=device), **options)
-        hidden = torch.cat([out.hidden_states[tap][0] for tap in self.taps], -1) if self.taps else None
+        hidden = torch.cat([out.hidden_states[tap][0] for tap in taps], -1) if taps else None
         return out.logits[0, out.logits.shape[1] - rows :], hidden
 
     def weight_bytes(self) -> int:

@@ -9,6 +9,7 @@ trees are offered only if a tree's rows come out as its paths' do. Where the rot
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -30,7 +31,7 @@ from forerun.targets.hf_cache import HfCache
 from forerun.targets.hf_model import HfModel
 from forerun.targets.hf_rotary import reach_of
 from forerun.targets.hf_trial import offers_trees
-from forerun.targets.holding import Holding, taps_in_use
+from forerun.targets.holding import Holding
 from forerun.targets.load import DTYPES, usable_device
 
 KEPT = 4  # caches of ended sequences that a next turn may continue
@@ -53,7 +54,6 @@ class HfTarget:
         vocab_size: int | None = None,
         kv_tokens: int | None = None,
         max_len: int | None = None,
-        taps: Sequence[int] = (),
         reuse: bool = True,
     ) -> None:
         config = model.config.get_text_config()
@@ -66,7 +66,6 @@ class HfTarget:
         self._room: dict[Seq, int] = {}
         self._kept: list[tuple[list[int], HfCache]] = []  # oldest first
         self._kept_most = KEPT if reuse else 0
-        self.taps: tuple[int, ...] = ()
         name = name or str(getattr(config, "_name_or_path", "")) or type(model).__name__
         if max_len is not None and not 1 <= max_len <= longest:
             raise SpecError(f"max_len is {max_len}, the model reaches {longest} tokens: allowed 1..{longest}")
@@ -92,7 +91,6 @@ class HfTarget:
             weight_bytes=self._model.weight_bytes(),
         )
         self.kv_tokens = kv_tokens or KEPT * (self._spec.max_len + MAX_NODES)
-        self.tap(tuple(taps))
 
     @property
     def spec(self) -> ModelSpec:
@@ -104,13 +102,12 @@ class HfTarget:
         used, kept = sum(self._room.values()), sum(len(tokens) for tokens, _ in self._kept)
         return Usage(used, kept, self.kv_tokens - used - kept)
 
-    def tap(self, layers: tuple[int, ...]) -> None:
-        for layer in layers:
-            if not 0 <= layer <= self.spec.layers:
-                raise SpecError(f"tap {layer} is not a layer of {self.spec.name}: allowed 0..{self.spec.layers}")
-        if self._open and layers != self.taps:
-            raise taps_in_use(self.spec.name)
-        self.taps = self._model.taps = layers
+    def beside(self, *, kv_tokens: int | None = None) -> HfTarget:
+        """The same model with memory of its own, so that nothing but the weights is shared."""
+        twin = copy(self)
+        twin._open, twin._caches, twin._room, twin._kept = {}, {}, {}, []
+        twin.kv_tokens = kv_tokens or self.kv_tokens
+        return twin
 
     def begin(self, seq: Seq) -> int:
         if seq in self._open:
@@ -135,7 +132,8 @@ class HfTarget:
             self._kept.pop(0)
         return True
 
-    def score(self, work: Work, keep: bool = False) -> Rows:
+    def score(self, work: Work, keep: bool = False, taps: Sequence[int] = ()) -> Rows:
+        self.spec.check_taps(taps)
         for item in work:
             holding, end = self._holding(item.seq), item.stop + len(item.nodes)
             holding.check(item, keep, self.spec.max_len)
@@ -143,7 +141,7 @@ class HfTarget:
                 raise SpecError(f"{self.spec.name} can only score chains: use a drafter or a plan of width 1")
             if not self.reserve(item.seq, end - holding.held):
                 raise CapacityError(f"no room for {end} tokens of {item.seq} within kv_tokens = {self.kv_tokens}")
-        outs = [self._feed(item) for item in work]
+        outs = [self._feed(item, taps) for item in work]
         logits = torch.cat([logits for logits, _ in outs]) if outs else torch.empty(0, self.spec.vocab_size)
         hidden = [hidden for _, hidden in outs if hidden is not None]
         return Rows(work, logits, self.spec.vocab_size, torch.cat(hidden) if hidden else None)
@@ -178,16 +176,16 @@ class HfTarget:
             raise BrokenInvariant(f"{seq} is not open in {self.spec.name}: begin it first")
         return self._open[seq]
 
-    def _feed(self, item: Item) -> tuple[Tensor, Tensor | None]:
+    def _feed(self, item: Item, taps: Sequence[int]) -> tuple[Tensor, Tensor | None]:
         """One sequence's forward: its fresh nodes' logits [n, V], and the tapped states of all fed tokens."""
         cache, fed = self._caches[item.seq], len(item.certain) + item.fresh
         if not fed:
-            width = len(self.taps) * self.spec.hidden_size
+            width = len(taps) * self.spec.hidden_size
             return torch.empty(0, self.spec.vocab_size), torch.empty(0, width) if width else None
         late = self._late(item)
         if late != cache.late:  # keys that were turned by other factors: they are read anew
             cache.cut(0)
-        logits, hidden = self._forward(item, cache)
+        logits, hidden = self._forward(item, cache, taps)
         cache.late = late
         if late:
             logits = self._with_early_rows(item, logits)
@@ -210,13 +208,13 @@ class HfTarget:
         """Whether a forward over `item` reaches where the rotary factors switch."""
         return item.stop + (item.nodes.depth if item.tree else -1) >= self._switch
 
-    def _forward(self, item: Item, cache: HfCache) -> tuple[Tensor, Tensor | None]:
+    def _forward(self, item: Item, cache: HfCache, taps: Sequence[int] = ()) -> tuple[Tensor, Tensor | None]:
         """A forward over `item` after what the cache holds of it, all of it if that is nothing."""
         start, seen = (item.start, item.seen) if len(cache) else (0, 0)
         cache.cut(start + seen)
         part = Part(Table(), start, item.stop - start, item.nodes, seen)
         tokens = [*item.seq.tokens[start : item.stop], *item.nodes.tokens[seen:]]
-        return self._model.forward(tokens, cache, None if item.nodes.is_chain else part, item.fresh)
+        return self._model.forward(tokens, cache, None if item.nodes.is_chain else part, item.fresh, taps)
 
 
 def _common(a: Sequence[int], b: Sequence[int]) -> int:
@@ -233,7 +231,6 @@ def load(
     device: str = "cpu",
     kv_tokens: int | None = None,
     max_len: int | None = None,
-    taps: Sequence[int] = (),
     reuse: bool = True,
     corrected: Mapping[str, object] = MappingProxyType({}),
 ) -> HfTarget:
@@ -246,9 +243,7 @@ def load(
     if dtype not in DTYPES:
         raise unknown("dtype", dtype, DTYPES)
     model = _read(path, DTYPES[dtype], corrected).to(usable_device(device))
-    return HfTarget(
-        model, name=path.name, vocab_size=vocab_size, kv_tokens=kv_tokens, max_len=max_len, taps=taps, reuse=reuse
-    )
+    return HfTarget(model, name=path.name, vocab_size=vocab_size, kv_tokens=kv_tokens, max_len=max_len, reuse=reuse)
 
 
 def _read(path: Path, dtype: torch.dtype, corrected: Mapping[str, object]) -> Any:

@@ -8,15 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from forerun.core.draft import Tree
-from forerun.core.errors import BrokenInvariant, CapacityError, SpecError
+from forerun.core.errors import BrokenInvariant, CapacityError
 from forerun.core.work import Item
 
 NO_TREE = Tree((), ())
-
-
-def taps_in_use(name: str) -> SpecError:
-    """The error for other taps while sequences are open, whose drafter would be shown states of other layers."""
-    return SpecError(f"{name} has open sequences, so its taps cannot change: let them end, or load the model again")
 
 
 @dataclass(slots=True)

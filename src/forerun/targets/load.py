@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
 
 from forerun.core.errors import SpecError, unknown
@@ -24,7 +22,6 @@ def load(
     device: str = "cpu",
     kv_tokens: int | None = None,
     max_len: int | None = None,
-    taps: Sequence[int] = (),
     reuse: bool = True,
 ) -> PagedTarget:
     """Read the checkpoint's weights for torch, into a `PagedTarget`; see there for the sizes.
@@ -45,7 +42,6 @@ def load(
         vocab_size=vocab_size,
         kv_tokens=kv_tokens,
         max_len=max_len,
-        taps=taps,
         reuse=reuse,
     )
 

@@ -73,12 +73,12 @@ class NativeRunner:
                 f"({slots * self._facts.token_bytes / 2**20:.0f} MiB on cpu): ask for fewer kv_tokens"
             ) from error
         self._vocab = vocab
-        self._load(())
+        self._programs: dict[tuple[int, ...], ext.Program] = {(): self._program(())}
         return self._memory.nbytes
 
-    def _load(self, taps: tuple[int, ...]) -> None:
-        """Make the program that hands out these taps."""
-        program = network(
+    def _program(self, taps: tuple[int, ...]) -> ext.Program:
+        """The program that hands out these taps."""
+        return network(
             self.packed,
             self.config,
             layers=self._facts.layers,
@@ -87,14 +87,13 @@ class NativeRunner:
             isa=ext.isa(),
             taps=taps,
         )
-        self._program, self._taps = program, taps
 
     def forward(self, parts: Sequence[Part], tokens: list[int], taps: tuple[int, ...]) -> Forward:
-        if taps != self._taps:
-            self._load(taps)
+        if taps not in self._programs:
+            self._programs[taps] = self._program(taps)
         items = [(part.start, part.certain, part.seen, part.tree.parents, part.table.blocks) for part in parts]
         try:
-            logits, first_best, hidden = self._forwards.run(self._program, self._memory, tokens, items)
+            logits, first_best, hidden = self._forwards.run(self._programs[taps], self._memory, tokens, items)
         except MemoryError as error:
             raise CapacityError(
                 f"no memory for a forward of {len(tokens)} tokens: read prompts in smaller pieces (chunk)"
@@ -102,16 +101,16 @@ class NativeRunner:
         return Forward(
             torch.from_numpy(logits),
             first_best,
-            None if hidden is None else self._in_order(torch.from_numpy(hidden)),
+            None if hidden is None else self._in_order(torch.from_numpy(hidden), taps),
         )
 
-    def _in_order(self, hidden: Tensor) -> Tensor:
+    def _in_order(self, hidden: Tensor, taps: tuple[int, ...]) -> Tensor:
         """Tapped states as they were asked for; they come by ascending layer, each once."""
-        ascending = sorted(set(self._taps))
-        if self._taps == tuple(ascending):
+        ascending = sorted(set(taps))
+        if taps == tuple(ascending):
             return hidden
         layers = hidden.view(-1, len(ascending), self._facts.hidden_size)
-        return layers[:, [ascending.index(tap) for tap in self._taps]].flatten(1)
+        return layers[:, [ascending.index(tap) for tap in taps]].flatten(1)
 
     def move(self, sources: Sequence[int], targets: Sequence[int]) -> None:
         self._memory.move(sources, targets)
@@ -138,12 +137,11 @@ def load(
     vocab_size: int | None = None,
     kv_tokens: int | None = None,
     max_len: int | None = None,
-    taps: Sequence[int] = (),
     reuse: bool = True,
 ) -> PagedTarget:
     """A `PagedTarget` over packed weights; see there for the sizes, and `NativeRunner` for `kv`.
 
-    Raises SpecError for a tap or max_len that cannot be, CapacityError for too little memory.
+    Raises SpecError for a max_len that cannot be, CapacityError for too little memory.
     """
     longest = ModelConfig.from_hf(packed.config).max_len
     if max_len is not None and not 1 <= max_len <= longest:
@@ -155,7 +153,6 @@ def load(
         vocab_size=vocab_size,
         kv_tokens=kv_tokens,
         max_len=max_len,
-        taps=taps,
         reuse=reuse,
     )
 

@@ -18,7 +18,7 @@ from forerun.core.protocols import ModelSpec
 from forerun.core.rows import Rows
 from forerun.core.seq import Seq
 from forerun.core.work import Work
-from forerun.targets.holding import Holding, taps_in_use
+from forerun.targets.holding import Holding
 from forerun.targets.runner import Forward, Runner
 
 BLOCK_SIZE = 16
@@ -29,8 +29,8 @@ class PagedTarget:
     """A `Target` over a runner, which it opens.
 
     `vocab_size` counts real ids (None: the network's), `kv_tokens` is the memory that all open sequences share,
-    `max_len` the longest of them. `reuse` lets prompts share beginnings with what was read before. `taps` are layers
-    whose input (and, as the number of layers itself, the final norm's output) is returned for every fed token.
+    `max_len` the longest of them. `reuse` lets prompts share beginnings with what was read before. The hidden state of
+    a layer is its input, that of the number of layers itself the final norm's output.
     """
 
     def __init__(
@@ -42,7 +42,6 @@ class PagedTarget:
         vocab_size: int | None = None,
         kv_tokens: int | None = None,
         max_len: int | None = None,
-        taps: Sequence[int] = (),
         reuse: bool = True,
         block_size: int = BLOCK_SIZE,
     ) -> None:
@@ -50,7 +49,6 @@ class PagedTarget:
         kv_tokens, max_len = _sizes(facts.max_len, max_len, kv_tokens, facts.token_bytes, block_size)
         vocab = _checked_vocab(vocab_size, facts.vocab_rows)
         self.runner = runner
-        self.taps = _checked_taps(taps, facts.layers)
         self.kv_bytes = runner.open(kv_tokens // block_size, block_size, vocab)  # first: it says what is too much
         self.pool = BlockPool(kv_tokens // block_size, block_size, reuse)
         self._open: dict[Seq, Holding] = {}
@@ -82,22 +80,23 @@ class PagedTarget:
                 f"a shallow copy of {self.spec.name} needs fewer layers than all: got {layers}, "
                 f"allowed 1..{self.spec.layers - 1}"
             )
+        return self._over(layers, f"{self.spec.name}[:{layers}]", f"{self.spec.fingerprint}:{layers}", kv_tokens)
+
+    def beside(self, *, kv_tokens: int | None = None) -> PagedTarget:
+        """The same model with memory of its own, so that nothing but the weights is shared."""
+        return self._over(self.spec.layers, self.spec.name, self.spec.fingerprint, kv_tokens)
+
+    def _over(self, layers: int, name: str, fingerprint: str, kv_tokens: int | None) -> PagedTarget:
         return PagedTarget(
             self.runner.first(layers),
-            name=f"{self.spec.name}[:{layers}]",
-            fingerprint=f"{self.spec.fingerprint}:{layers}",
+            name=name,
+            fingerprint=fingerprint,
             vocab_size=self.spec.vocab_size,
             kv_tokens=kv_tokens or self.pool.blocks * self.pool.block_size,
             max_len=self.spec.max_len,
             reuse=self.pool.remember,
             block_size=self.pool.block_size,
         )
-
-    def tap(self, layers: tuple[int, ...]) -> None:
-        layers = _checked_taps(layers, self.spec.layers)
-        if self._open and layers != self.taps:
-            raise taps_in_use(self.spec.name)
-        self.taps = layers
 
     def begin(self, seq: Seq) -> int:
         held = self.pool.open(seq, seq.tokens)
@@ -111,7 +110,8 @@ class PagedTarget:
         held = self._holding(seq).held
         return self._grow(seq, held, held + tokens)
 
-    def score(self, work: Work, keep: bool = False) -> Rows:
+    def score(self, work: Work, keep: bool = False, taps: Sequence[int] = ()) -> Rows:
+        self.spec.check_taps(taps)
         for item in work:
             holding = self._holding(item.seq)
             holding.check(item, keep, self.spec.max_len)
@@ -121,7 +121,7 @@ class PagedTarget:
                     f"no KV memory left for {item.seq}: {end} tokens wanted, {self.pool.usage} blocks of "
                     f"{self.pool.block_size}; give kv_tokens more or run fewer sequences"
                 )
-        done = self._forward(work)
+        done = self._forward(work, tuple(taps))
         for item in work:
             self._open[item.seq].feed(item)
             self.pool.record(item.seq, self._open[item.seq].tokens)
@@ -179,7 +179,7 @@ class PagedTarget:
         block, offset = divmod(index, self.pool.block_size)
         return self.pool.table(seq).blocks[block] * self.pool.block_size + offset
 
-    def _forward(self, work: Work) -> Forward:
+    def _forward(self, work: Work, taps: tuple[int, ...]) -> Forward:
         parts: list[Part] = []
         tokens: list[int] = []
         for item in work:
@@ -189,9 +189,9 @@ class PagedTarget:
                 tokens += item.certain
                 tokens += item.nodes.tokens[item.seen :]
         if not tokens:
-            hidden = torch.empty(0, len(self.taps) * self.spec.hidden_size) if self.taps else None
+            hidden = torch.empty(0, len(taps) * self.spec.hidden_size) if taps else None
             return Forward(torch.empty(0, self.spec.vocab_size), [], hidden)
-        return self.runner.forward(parts, tokens, self.taps)
+        return self.runner.forward(parts, tokens, taps)
 
 
 def _sizes(longest: int, max_len: int | None, kv_tokens: int | None, token_bytes: int, block: int) -> tuple[int, int]:
@@ -209,13 +209,6 @@ def _sizes(longest: int, max_len: int | None, kv_tokens: int | None, token_bytes
             f"kv_tokens {kv_tokens} cannot hold one sequence of max_len {max_len}: raise kv_tokens or lower max_len"
         )
     return kv_tokens, max_len or min(longest, kv_tokens)
-
-
-def _checked_taps(taps: Sequence[int], layers: int) -> tuple[int, ...]:
-    for tap in taps:
-        if not 0 <= tap <= layers:
-            raise SpecError(f"tap {tap} is not a layer of this model: allowed 0..{layers}, {layers} for the final norm")
-    return tuple(taps)
 
 
 def _checked_vocab(vocab_size: int | None, rows: int) -> int:

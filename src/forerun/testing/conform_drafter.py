@@ -90,8 +90,6 @@ class _Trial:
     """A batch that goes through everything that happens to one."""
 
     def __init__(self, drafter: Drafter, target: Target, plain: Sequence[Sequence[int]]) -> None:
-        if drafter.taps:
-            target.tap(drafter.taps)
         self.drafter = drafter
         self.target = target
         self.seqs: list[Seq] = []
@@ -110,7 +108,7 @@ class _Trial:
         assert self.target.reserve(seq, len(seq) - held), "the target has no memory for this check"
         self.drafter.begin(seq)
         if held < len(seq) - 1:
-            rows = self.target.score([Item(seq, held, len(seq) - 1)])
+            rows = self.target.score([Item(seq, held, len(seq) - 1)], taps=self.drafter.taps)
             if self.drafter.taps:
                 self.drafter.read(rows)
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from forerun.core.draft import Tree
-from forerun.core.errors import BrokenInvariant, SpecError
+from forerun.core.errors import BrokenInvariant
 from forerun.core.protocols import ModelSpec
 from forerun.core.rows import Rows
 from forerun.core.seq import Seq
@@ -43,7 +43,6 @@ class ToyTarget:
         self.spec = ModelSpec(
             name, vocab_size, max_len, vocab_size if layers else 0, layers, "float64", "cpu", f"toy:{name}"
         )
-        self.taps: tuple[int, ...] = ()
         self.slots = slots
         self.fed: list[tuple[int, int, int]] = []
         self.forwards = 0
@@ -52,10 +51,9 @@ class ToyTarget:
         self._nodes: dict[Seq, Tree] = {}
         self._reserved: dict[Seq, int] = {}
 
-    def tap(self, layers: tuple[int, ...]) -> None:
-        if (layers and max(layers) > self.spec.layers) or (layers and not self.spec.layers):
-            raise SpecError(f"this toy has {self.spec.layers} layers, taps were asked of {layers}")
-        self.taps = layers
+    def beside(self, *, kv_tokens: int | None = None) -> ToyTarget:
+        spec = self.spec
+        return ToyTarget(self._law, spec.vocab_size, spec.max_len, kv_tokens or self.slots, spec.name, spec.layers)
 
     def begin(self, seq: Seq) -> int:
         if seq in self._held:
@@ -79,21 +77,22 @@ class ToyTarget:
         self._reserved[seq] = max(wanted, self._reserved[seq])
         return True
 
-    def score(self, work: Work, keep: bool = False) -> Rows:
+    def score(self, work: Work, keep: bool = False, taps: Sequence[int] = ()) -> Rows:
+        self.spec.check_taps(taps)
         if len({id(item.seq) for item in work}) != len(work):
             raise BrokenInvariant("a sequence stands twice in one forward")
         self.forwards += 1
         before = len(self.fed)
         rows = [row for item in work for row in self._feed(item, keep)]
         logits = torch.stack(rows) if rows else torch.empty(0, self.spec.vocab_size, dtype=torch.float64)
-        return Rows(work, logits, self.spec.vocab_size, self._states(before))
+        return Rows(work, logits, self.spec.vocab_size, self._states(before, len(taps)))
 
-    def _states(self, first: int) -> Tensor | None:
+    def _states(self, first: int, taps: int) -> Tensor | None:
         """Hidden states [T, taps * V] of what was fed from `first` on."""
-        if not self.taps:
+        if not taps:
             return None
         tokens = torch.tensor([token for _, token, _ in self.fed[first:]], dtype=torch.long)
-        return torch.nn.functional.one_hot(tokens, self.spec.vocab_size).float().repeat(1, len(self.taps))
+        return torch.nn.functional.one_hot(tokens, self.spec.vocab_size).float().repeat(1, taps)
 
     def _feed(self, item: Item, keep: bool) -> list[Tensor]:
         held = self._held[item.seq]

@@ -30,7 +30,7 @@ class Watched:
     def __getattr__(self, name):
         return getattr(self.inner, name)
 
-    def score(self, work, keep=False):
+    def score(self, work, keep=False, taps=()):
         if work[0].tree is not None:
             contexts = {self.inner.held(item.seq) + 1 for item in work}
             assert len(contexts) == 1

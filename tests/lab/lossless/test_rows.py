@@ -130,7 +130,7 @@ class Nudged:
     def __getattr__(self, name):
         return getattr(self.inner, name)
 
-    def score(self, work, keep=False):
+    def score(self, work, keep=False, taps=()):
         rows = self.inner.score(work, keep)
         if all(len(item.nodes) == 1 for item in work):
             return rows

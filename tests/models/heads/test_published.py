@@ -259,11 +259,10 @@ class Beside:
     def drafted(self, drafter, tokens, plan, **params):
         """The tree below the last of these tokens, as {path: log-probability}, and the slots that it was grown from."""
         seq = Seq(0, tokens, SamplingParams(**params), 1 << 12)
-        self.target.tap(drafter.taps)
         self.target.begin(seq)
         drafter.begin(seq)
         assert self.target.reserve(seq, len(tokens))
-        rows = self.target.score([Item(seq, 0, len(tokens) - 1)])
+        rows = self.target.score([Item(seq, 0, len(tokens) - 1)], taps=drafter.taps)
         drafter.read(rows)
         tree = drafter.draft([seq], plan, SeededNoise([0])).trees[0]
         drafter.end(seq)

@@ -69,14 +69,13 @@ def listened(known: Known, target: Target, taps: tuple[int, ...]) -> Known:
     """The answer with the hidden states of these layers: the target reads it once more, as a prompt."""
     tokens = (*known.prompt, *known.answer)
     seq, parts = Seq(0, tokens, SamplingParams(), target.spec.max_len), []
-    target.tap(taps)
     held = target.begin(seq)
     try:
         while held < len(tokens) - 1:
             count = min(_CHUNK, len(tokens) - 1 - held)
             if not target.reserve(seq, count):
                 raise CapacityError(f"an answer of {len(tokens)} tokens does not fit the memory: give --kv-tokens")
-            hidden = target.score([Item(seq, held, held + count)]).hidden
+            hidden = target.score([Item(seq, held, held + count)], taps=taps).hidden
             assert hidden is not None
             parts.append(hidden.clone())
             held += count
