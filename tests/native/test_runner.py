@@ -99,7 +99,7 @@ def test_a_forward_for_which_there_is_no_memory_is_one_clear_line(monkeypatch):
         def run(self, *_):
             raise MemoryError
 
-    monkeypatch.setattr(ours.runner, "_program", Full())
+    monkeypatch.setitem(ours.runner._programs, (), Full())
     with pytest.raises(CapacityError, match="a forward of 9 tokens"):
         ours.score([Item(each, 0, 8, Tree.root(each.last))])
     assert ours.held(each) == 0, "nothing was booked"

@@ -174,9 +174,9 @@ def test_what_a_conversation_goes_on_from_is_not_read_again(tiny_folder, tmp_pat
         base = target_for(str(tiny_folder), 8, max_len=200, reuse=reuse)
         fed, score = [], base.target.score
 
-        def counted(work, keep=False, fed=fed, score=score):
+        def counted(work, keep=False, taps=(), fed=fed, score=score):
             fed.append(sum(item.stop - item.start + item.fresh for item in work))
-            return score(work, keep)
+            return score(work, keep, taps)
 
         base.target.score = counted
         made[reuse] = fill(begun(tmp_path / str(reuse), base), base, 1200)
