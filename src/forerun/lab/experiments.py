@@ -29,6 +29,7 @@ EXPERIMENTS = {
     "noise": "forerun.lab.noise_view",
     "perplexity": "forerun.lab.perplexity_view",
     "rows": "forerun.lab.rows_view",
+    "synthesis": "forerun.lab.synthesis_view",
     "peers": "forerun.lab.peers",
 }
 

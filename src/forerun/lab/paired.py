@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from statistics import median
 from typing import Any
@@ -37,6 +37,8 @@ class Unit:
     turn: int
     round: int
     samples: Mapping[str, Sample]
+    point: float | None = None
+    """Of a sweep: the value of its axis."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +72,10 @@ class Samples:
     def of(self, workload: str) -> Samples:
         """Those of one workload."""
         return Samples([unit for unit in self.units if unit.workload == workload])
+
+    def at(self, point: float) -> Samples:
+        """The same as those of a sweep's point."""
+        return Samples([replace(unit, point=point) for unit in self.units], self.left_out)
 
     def without_loops(self, *arms: str) -> Samples:
         """Those of the prompts to which no answer of these arms loops, in any turn or round."""
@@ -111,10 +117,11 @@ class Samples:
         return pairs
 
     def to_json(self) -> list[dict[str, object]]:
-        """One object a turn and arm."""
+        """One object a turn and arm, with its point where it is a sweep's."""
+        places = [{"workload": u.workload, "prompt": u.prompt, "turn": u.turn, "round": u.round} for u in self.units]
         return [
-            {"workload": u.workload, "prompt": u.prompt, "turn": u.turn, "round": u.round, "arm": name, **s.to_json()}
-            for u in self.units
+            {**({} if u.point is None else {"point": u.point}), **place, "arm": name, **s.to_json()}
+            for u, place in zip(self.units, places, strict=True)
             for name, s in u.samples.items()
         ]
 

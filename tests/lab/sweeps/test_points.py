@@ -148,6 +148,7 @@ def test_a_batch_sweep_times_whole_batches(bench):
     assert three["arms"]["ngram"]["same_text"] == 2
     assert (one["noise"]["of"], three["noise"]["of"]) == (6, 2)
     answers = {unit.samples["plain"].answers for unit in samples.units}
+    assert {(row["point"], row["answers"]) for row in samples.to_json()} == {(1, 1), (3, 3)}
     assert answers == {1, 3}
     said = spoken(view(figures))
     assert "plain again" in said

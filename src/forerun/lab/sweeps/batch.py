@@ -90,7 +90,7 @@ def run_batch(
         for arm, f in found["arms"].items():
             f["filled"] = rounded(filled(samples.arm(arm)), 3)
         points.append(found)
-        units += samples.units
+        units += samples.at(size).units
     figures = {
         "axis": "batch",
         "sets": {name: sweep(points, drafters)},

@@ -146,7 +146,7 @@ def run_context(
     for size in sizes:
         samples = measure_groups(run, arms, groups[size], asked, key=f"context {size}", workload=cutter.name, log=log)
         points.append(point(size, samples, drafters))
-        units += samples.units
+        units += samples.at(size).units
     sets = {cutter.name: sweep(points, drafters)}
     return {"axis": "context", "sets": sets, "memory_mb": dict(bench.grown_mb)}, Samples(units)
 

@@ -46,7 +46,7 @@ def run_temperature(
         for name, found in points.items():
             if samples.of(name).units:
                 found.append(point(value, samples.of(name), drafters))
-        units += samples.units
+        units += samples.at(value).units
         left_out = samples.left_out
     sets = {name: sweep(found, drafters) for name, found in points.items() if found}
     keeps = {spec: arm.engine.parts.drafter.laws <= KEPT for spec, arm in made.items()}
