@@ -11,7 +11,7 @@ from forerun.cli.lab import check as command
 from forerun.cli.tell import add_common
 from forerun.core.errors import SpecError
 from forerun.lab.claims.agree import claim
-from forerun.lab.claims.check import check, pin
+from forerun.lab.claims.check import check, part, pin
 
 BENCH = ("command", "date", "commit", "forerun", "python", "system", "processor", "cores", "load_average")
 
@@ -172,6 +172,36 @@ def test_no_digit_of_a_true_text_can_be_changed(results, tmp_path):
         false = text[:i] + str((int(text[i]) + 1) % 10) + text[i + 1 :]
         faults = check([write(tmp_path, false)], results).faults
         assert [fault.line for fault in faults] == [text.count("\n", 0, i) + 1]
+
+
+def test_claims_beside_a_page_hold_it_as_strictly(results, tmp_path):
+    path = write(tmp_path, pinned(TRUE, results))
+    assert part([path]) == [path]
+    page, beside = path.read_text(), path.with_suffix(".claims")
+    assert page.count("<!--") == 1, "the one that is code"
+    assert "2.38" not in beside.read_text()
+    assert (check([path], results).faults, check([path], results).claims) == ((), CLAIMS)
+    assert part([path]) == [path]
+    assert path.read_text() == page
+    places = [i for i, char in enumerate(page) if char.isdigit() and "`" not in page[page.rfind("\n", 0, i) : i]]
+    assert len(places) > 2 * CLAIMS
+    for i in places:
+        write(tmp_path, page[:i] + str((int(page[i]) + 1) % 10) + page[i + 1 :])
+        assert check([path], results).faults, page[i - 20 : i + 9]
+    write(tmp_path, page.replace("| cores | 2 |\n", ""))
+    assert "no line of the page is, in this order, '| cores | {} |'" in str(check([path], results).faults[0])
+
+
+def test_runs_are_named_beside_a_page(results, tmp_path):
+    path = write(tmp_path, pinned(TRUE, results))
+    part([path])
+    page, before = path.read_text(), path.with_suffix(".claims").read_text()
+    (results / "domains.json").write_text(json.dumps(result("domains", DOMAINS)) + " ")
+    assert [fault.pin for fault in check([path], results).faults] == [True]
+    assert pin([path], results) == [path]
+    assert check([path], results).faults == ()
+    assert path.read_text() == page
+    assert path.with_suffix(".claims").read_text() != before
 
 
 def test_a_file_measured_again_is_a_stale_run_though_its_figures_are_the_same(results, tmp_path):

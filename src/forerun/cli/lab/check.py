@@ -1,13 +1,14 @@
 """Hold texts against runs: every number that is marked as a claim must be what its results file says.
 
 A claim in Markdown is a number with a comment right behind it, `2.37<!-- domains.json: workloads.code.tau -->`; in HTML
-a `<data data-claim="…">`. docs/claims.md has the notation, units, and how a text names its runs. Exit status 1 if
-anything is wrong.
+a `<data data-claim="…">`; those of a Markdown page may stand in a sidecar beside it. docs/claims.md has the notation,
+units, and how a text names its runs. Exit status 1 if anything is wrong.
 
 examples:
   forerun lab check README.md docs/*.md
   forerun lab check docs/study.md --results results --strict
-  forerun lab check docs/study.md --pin"""
+  forerun lab check docs/study.md --pin
+  forerun lab check docs/study.md --part"""
 
 from __future__ import annotations
 
@@ -28,14 +29,19 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--pin", action="store_true", help="once all claims agree, write into each text which runs it is about"
     )
     parser.add_argument(
+        "--part", action="store_true", help="first move the claims of Markdown pages into sidecars: PAGE.claims"
+    )
+    parser.add_argument(
         "--strict", action="store_true", help="a number followed by x, ms, %% or tokens/s must carry a claim"
     )
 
 
 def run(args: argparse.Namespace) -> int:
     """Check, tell, and say by the status whether all is well."""
-    from forerun.lab.claims.check import check, pin
+    from forerun.lab.claims.check import check, part, pin
 
+    for path in part(args.texts) if args.part else ():
+        print(f"claims of {path} are beside it", file=sys.stderr)
     report = check(args.texts, args.results)
     if args.pin and all(fault.pin for fault in report.faults):
         for path in pin(args.texts, args.results):

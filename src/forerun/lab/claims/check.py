@@ -16,6 +16,7 @@ from typing import Any
 from forerun.core.errors import LoadError, SpecError
 from forerun.lab.claims.agree import wrong
 from forerun.lab.claims.notation import Marks, Pin, marks_of
+from forerun.lab.claims.sidecar import joined, parted, sidecar_of
 from forerun.lab.machine import write_whole
 from forerun.lab.run import digest, load_result
 
@@ -101,7 +102,7 @@ def pin(texts: Sequence[Path], results: Path) -> list[Path]:
             again = old.file in [other.file for other in marks.pins if other.start < old.start]
             text = text[: old.start] + ("" if again else lines[old.file]) + text[old.end :]
         pinned = {old.file for old in marks.pins}
-        write_whole(path, _appended(path, text, [line for name, line in lines.items() if name not in pinned]))
+        _written(path, _appended(path, text, [line for name, line in lines.items() if name not in pinned]))
         written.append(path)
     return written
 
@@ -125,7 +126,29 @@ def _read(path: Path) -> tuple[str, Marks]:
         raise LoadError(f"is not UTF-8 (byte {error.start})") from None
     except OSError as error:
         raise LoadError(f"cannot be read: {error.strerror or error}") from None
+    if (beside := sidecar_of(path)).exists():
+        text = joined(text, beside.read_text(encoding="utf-8"))
     return text, marks_of(text, path.suffix.lower() in HTML)
+
+
+def _written(path: Path, text: str) -> None:
+    """Write a text with its claims, those in a sidecar that were read there."""
+    if (beside := sidecar_of(path)).exists():
+        text, claims = parted(text)
+        write_whole(beside, claims)
+    write_whole(path, text)
+
+
+def part(texts: Sequence[Path]) -> list[Path]:
+    """Move the claims of Markdown pages into sidecars; returns those that were written."""
+    moved = []
+    for path in texts:
+        text, claims = parted(_read(path)[0])
+        if claims and path.suffix.lower() not in HTML:
+            write_whole(sidecar_of(path), claims)
+            write_whole(path, text)
+            moved.append(path)
+    return moved
 
 
 class _Shelf:

@@ -23,11 +23,11 @@ from forerun.lab.claims.written import CLOSERS
 
 _FILE = r"[\w-][\w.-]*(?:/[\w-][\w.-]*)*\.json"
 _PATH = r'(?:"(?:[^"\\]|\\.)*"|[^\s"])+'
-_CLAIM = re.compile(rf"\s*(?P<file>{_FILE})\s*:\s*(?P<path>{_PATH})(?:\s+in\s+(?P<unit>\S.*?))?\s*")
-_PIN = re.compile(rf"\s*run:\s*(?P<file>{_FILE})\s+(?P<digest>[0-9a-f]{{8}})\s*")
+CLAIM = re.compile(rf"\s*(?P<file>{_FILE})\s*:\s*(?P<path>{_PATH})(?:\s+in\s+(?P<unit>\S.*?))?\s*")
+PIN = re.compile(rf"\s*run:\s*(?P<file>{_FILE})\s+(?P<digest>[0-9a-f]{{8}})\s*")
 _MEANT = re.compile(r"\s*(?:run:|\S+\.json\b)")
 _BEHIND_NUMBER = re.compile(rf"[0-9]{CLOSERS}(?:\s?{units.TEXT})?{CLOSERS}$")
-_COMMENT = re.compile(r"(?<!\\)<!--(?P<body>.*?)(?P<end>-->|\Z)", re.S)
+COMMENT = re.compile(r"(?<!\\)<!--(?P<body>.*?)(?P<end>-->|\Z)", re.S)
 _TAG = re.compile(r"</?[A-Za-z][^<>]*>")
 _INLINE = r"</?(?:a|abbr|b|code|em|i|small|span|strong|sub|sup|tspan)\b[^<>]*>"
 _FIGURE = re.compile(
@@ -96,11 +96,11 @@ def marks_of(text: str, html: bool = False) -> Marks:
     prose = blanked(text, html)
     found: list[Claim | Pin | Flaw] = []
     claimed = set()  # where a claim's comment begins
-    for match in _COMMENT.finditer(prose):
+    for match in COMMENT.finditer(prose):
         if mark := _of_comment(text, match, _line(starts, match.start())):
             found.append(mark)
             claimed.add(match.start())
-    bare = _COMMENT.sub(lambda match: spaces(match[0]), prose)
+    bare = COMMENT.sub(lambda match: spaces(match[0]), prose)
     tagged = elements(bare, "data-claim", starts)
     found += [_of_element(text, element, _line(starts, element.start)) for element in tagged]
     if (unread := len(re.findall(r"\bdata-claim\s*=", bare)) - len(tagged)) > 0:
@@ -122,9 +122,9 @@ def _of_comment(text: str, match: re.Match[str], line: int) -> Claim | Pin | Fla
     """What a comment is; None for one that has nothing to do with figures."""
     body, start, end = match["body"], match.start(), match.end()
     before = entities.unescape(text[max(0, start - _BEFORE) : start])
-    if match["end"] and (pin := _PIN.fullmatch(body)):
+    if match["end"] and (pin := PIN.fullmatch(body)):
         return Pin(line, pin["file"], pin["digest"], start, end)
-    if match["end"] and (claim := _CLAIM.fullmatch(body)):
+    if match["end"] and (claim := CLAIM.fullmatch(body)):
         return Claim(line, claim["file"], claim["path"], claim["unit"] or "", before, _after(text, end))
     if _MEANT.match(body) or _BEHIND_NUMBER.search(before):
         return _unreadable(line, f"<!--{body}{match['end']}")
@@ -132,7 +132,7 @@ def _of_comment(text: str, match: re.Match[str], line: int) -> Claim | Pin | Fla
 
 
 def _of_element(text: str, element: Element, line: int) -> Claim | Flaw:
-    claim = _CLAIM.fullmatch(element.attrs["data-claim"])
+    claim = CLAIM.fullmatch(element.attrs["data-claim"])
     if element.end < 0:
         return Flaw(line, f"<{element.tag} data-claim> has no end tag of its own, so no text that could be a claim")
     if not claim:
@@ -164,7 +164,7 @@ def _after(text: str, end: int) -> str:
 
 def _unmarked(prose: str, claimed: set[int], tagged: list[Element], starts: list[int]) -> Iterator[Flaw]:
     """Figures that are in no element that is a claim, and that no claim's comment (one begins at `claimed`) follows."""
-    plain = _COMMENT.sub(lambda match: ("\0" if match.start() in claimed else " ") + spaces(match[0])[1:], prose)
+    plain = COMMENT.sub(lambda match: ("\0" if match.start() in claimed else " ") + spaces(match[0])[1:], prose)
     plain = _TAG.sub(lambda match: spaces(match[0]), plain)
     spans = iter([(element.start, element.end) for element in tagged])
     start = end = -1
