@@ -236,6 +236,7 @@ def test_wrong_calls_are_one_line_and_exit_1(capsys, model, tmp_path, name):
 
 
 WRONG_WORDS = {
+    "a runtime of an experiment": (["lab", "curve", "--runtime", "rocket"], "it takes auto, native, torch, hf"),
     "option": (["generate", "--temprature", "1", "x"], "did you mean --temperature?"),
     "option with a value": (["generate", "--max_tokens=3", "x"], "did you mean --max-tokens?"),
     "option of an experiment": (["lab", "domains", "--workloads", "code"], "did you mean --workload?"),

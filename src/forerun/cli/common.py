@@ -7,6 +7,7 @@ import json
 import re
 import select
 import sys
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,30 @@ if TYPE_CHECKING:
     from forerun.engine.engine import Engine
     from forerun.engine.results import Choice, Result
 
-ENGINE = ("runtime", "weights", "kv", "dtype", "device", "verify", "threads", "max_len", "kv_tokens")
+ENGINE: Mapping[str, Mapping[str, Any]] = {
+    "runtime": {
+        "choices": ("auto", "native", "torch", "hf"),
+        "help": "native: our own for CPUs; torch: our own for the rest; hf: transformers (auto: the first that runs)",
+    },
+    "weights": {
+        "choices": ("auto", "f32", "bf16", "int8", "q4", "nf4"),
+        "help": "format of the weights on the native runtime (auto: the file's own, or int8)",
+    },
+    "kv": {
+        "choices": ("auto", "f32", "bf16", "int8"),
+        "help": "format of keys and values on the native runtime (auto: f32 for f32 weights, else bf16)",
+    },
+    "dtype": {
+        "choices": ("auto", "float32", "bfloat16", "float16"),
+        "help": "of weights and memory on the other runtimes (auto: float32)",
+    },
+    "device": {"help": "cpu, cuda, cuda:1, … (cpu)"},
+    "verify": {"help": "how drafts are judged (auto: the best lossless rule for each)"},
+    "threads": {"type": int, "help": "CPU threads (as many as measure fastest, at most the cores to use)"},
+    "max_len": {"type": int, "help": "context in tokens (the model's)"},
+    "kv_tokens": {"type": int, "help": "memory for keys and values, in tokens"},
+}
+"""Options of every command that runs a model: fields of `Config`, and how they are read."""
 SAMPLING = (
     "temperature",
     "top_k",
@@ -34,43 +58,23 @@ SAMPLING = (
 )
 
 
-def add_engine(parser: argparse.ArgumentParser) -> None:
-    """Which model, drafter and machine."""
+def add_engine(parser: argparse.ArgumentParser, without: Collection[str] = ()) -> None:
+    """Which model, drafter and machine; a command that has its own form of an option leaves it out by name."""
     group = parser.add_argument_group("engine")
-    group.add_argument(
-        "-m",
-        "--model",
-        default="smollm2",
-        help="smollm2, a folder, a .gguf file, or org/name[:Q4_K_M] of the hub (smollm2)",
-    )
-    group.add_argument(
-        "-d", "--drafter", default="none", metavar="NAME[:KEY=VALUE,…]", help="see `forerun drafters` (none)"
-    )
-    group.add_argument("--verify", help="how drafts are judged (auto: the best lossless rule for each)")
-    group.add_argument(
-        "--runtime",
-        choices=("auto", "native", "torch", "hf"),
-        help="native is our own for CPUs, torch our own for the rest, hf is transformers (auto: the first that runs)",
-    )
-    group.add_argument(
-        "--weights",
-        choices=("auto", "f32", "bf16", "int8", "q4", "nf4"),
-        help="format of the weights on the native runtime (auto: the file's own, or int8)",
-    )
-    group.add_argument(
-        "--kv",
-        choices=("auto", "f32", "bf16", "int8"),
-        help="format of keys and values on the native runtime (auto: f32 for f32 weights, else bf16)",
-    )
-    group.add_argument(
-        "--dtype",
-        choices=("auto", "float32", "bfloat16", "float16"),
-        help="of weights and memory on the other runtimes (auto: float32)",
-    )
-    group.add_argument("--device", help="cpu, cuda, cuda:1, … (cpu)")
-    group.add_argument("--threads", type=int, help="CPU threads (as many as measure fastest, at most the cores to use)")
-    group.add_argument("--max-len", type=int, help="context in tokens (the model's)")
-    group.add_argument("--kv-tokens", type=int, help="memory for keys and values, in tokens")
+    if "model" not in without:
+        group.add_argument(
+            "-m",
+            "--model",
+            default="smollm2",
+            help="smollm2, a folder, a .gguf file, or org/name[:Q4_K_M] of the hub (smollm2)",
+        )
+    if "drafter" not in without:
+        group.add_argument(
+            "-d", "--drafter", default="none", metavar="NAME[:KEY=VALUE,…]", help="see `forerun drafters` (none)"
+        )
+    for name, how in ENGINE.items():
+        if name not in without:
+            group.add_argument(f"--{name.replace('_', '-')}", **how)
 
 
 def add_sampling(parser: argparse.ArgumentParser) -> None:

@@ -101,7 +101,6 @@ def test_quick_takes_fewer_rows_and_rounds(capsys):
         (("--out", "x"), ".json"),
         (("--rows", "4096"), "at most"),
         (("--runtime", "hf"), "hf"),
-        (("--runtime", "rocket"), "runtime"),
         (("--threads", "0"), "threads"),
         (("-m", "random:none"), "random weights"),
         (("--context", "100000"), "context"),

@@ -11,9 +11,9 @@ from forerun.lab.costs.formulas import walltime_factor
 from forerun.lab.paired import Samples, Unit
 from forerun.lab.run import Run
 from forerun.lab.sample import Sample
-from forerun.lab.sweeps.kin import conclusion, facts
+from forerun.lab.sweeps.kin import Candidate, conclusion, facts
 from forerun.lab.sweeps.passes import Loader, Visits, visit
-from forerun.lab.sweeps.size import Candidate, answers, costs, run_size, share_out, view
+from forerun.lab.sweeps.size import answers, costs, run_size, share_out, view
 from forerun.lab.sweeps.size_costs import Timing, draft_model, room, run_costs
 from forerun.lab.sweeps.weights import _depths, deepened, interplay
 from forerun.lab.views import spoken

@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from forerun.cli.common import ENGINE
+from forerun.cli.common import add_engine as of_all
 from forerun.cli.tell import tell
 from forerun.core.errors import SpecError
 
@@ -19,30 +21,14 @@ if TYPE_CHECKING:
     from forerun.lab.run import Answers, Run
     from forerun.workloads.workload import Workload
 
-ENGINE = ("runtime", "weights", "kv", "dtype", "device", "verify", "threads", "max_len", "kv_tokens")
 QUICK = {"prompts": 3, "tokens": 32, "rounds": 1}
 _SAID = ("command", "experiment", "debug", "json", "out", "record", "log_steps", "version")
 """Options that are not what is measured."""
 
 
 def add_engine(parser: argparse.ArgumentParser, without: Collection[str] = ()) -> None:
-    """Which model runs, and how; an experiment that has its own form of an option leaves it out by name."""
-    engine = parser.add_argument_group("engine")
-    if "model" not in without:
-        engine.add_argument("-m", "--model", default="smollm2", help="as everywhere (smollm2)")
-    for option, kind, help in (
-        ("--runtime", str, "native or torch (auto: the first that runs)"),
-        ("--weights", str, "auto, f32, bf16, int8, q4 or nf4 on the native runtime (auto)"),
-        ("--kv", str, "auto, f32, bf16 or int8 on the native runtime (auto)"),
-        ("--dtype", str, "float32, bfloat16 or float16 on the torch runtime (float32)"),
-        ("--device", str, "cpu, cuda, … (cpu)"),
-        ("--verify", str, "how drafts are judged (auto)"),
-        ("--threads", int, "CPU threads (as many as measure fastest, at most the cores to use)"),
-        ("--max-len", int, "context in tokens (the model's)"),
-        ("--kv-tokens", int, "memory for keys and values, in tokens"),
-    ):
-        if option[2:].replace("-", "_") not in without:
-            engine.add_argument(option, type=kind, help=help)
+    """Which model runs, and how; drafters are the experiment's."""
+    of_all(parser, ("drafter", *without))
 
 
 def add_drafters(parser: argparse.ArgumentParser, drafters: Sequence[str]) -> None:

@@ -19,8 +19,8 @@ from forerun.cli.lab import common
 
 if TYPE_CHECKING:
     from forerun.lab.run import Run
+    from forerun.lab.sweeps.kin import Candidate
     from forerun.lab.sweeps.passes import Loader
-    from forerun.lab.sweeps.size import Candidate
     from forerun.workloads.workload import Workload
 
 
@@ -56,8 +56,9 @@ def run(args: argparse.Namespace) -> int:
     from forerun.drafters.specs import split_plan
     from forerun.lab.run import check_out
     from forerun.lab.shapes import is_random
+    from forerun.lab.sweeps.kin import Candidate
     from forerun.lab.sweeps.passes import Loader
-    from forerun.lab.sweeps.size import Candidate, share_out
+    from forerun.lab.sweeps.size import share_out
 
     if args.acceptance is not None and args.log_steps is not None:
         raise SpecError("--acceptance times forwards and takes no steps: leave out --log-steps")

@@ -6,8 +6,10 @@ Only what the files tell is looked at. How a model was trained they do not tell,
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from forerun.assemble import Config
 from forerun.core.errors import SpecError
 from forerun.lab.bench import Bench
 from forerun.models.config import ModelConfig
@@ -24,6 +26,19 @@ KINDS = {
     "kv": "format of keys and values",
 }
 """What must be the same, and how it is called."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A target and the drafters that are tried with it."""
+
+    config: Config
+    drafters: tuple[str, ...]
+
+    @property
+    def model(self) -> str:
+        """The name it was given by."""
+        return self.config.model
 
 
 def facts(bench: Bench) -> dict[str, Any]:
@@ -80,3 +95,8 @@ def _shown(value: object) -> str:
         return "none"
     text = "+".join(map(str, value)) if isinstance(value, list) else str(value)
     return text if len(text) <= 40 else f"{text[:12]}…"
+
+
+def said(differ: str | None) -> str:
+    """How far the targets may be compared by size."""
+    return differ or "nothing that the files tell differs beside size; how the models were trained is not known"

@@ -8,10 +8,8 @@ about size from targets that differ in more: see `kin`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from forerun.assemble import Config
 from forerun.core.errors import SpecError
 from forerun.lab.bench import AGAIN, PLAIN, Bench
 from forerun.lab.domains import noise_note
@@ -20,23 +18,11 @@ from forerun.lab.paired import Asked, LogFor, Samples, arm_figures, measure, noi
 from forerun.lab.run import Answers, Run
 from forerun.lab.sample import Sample
 from forerun.lab.sweeps.groups import placed
-from forerun.lab.sweeps.kin import conclusion, facts
+from forerun.lab.sweeps.kin import Candidate, conclusion, facts, said
 from forerun.lab.sweeps.passes import Loader, Visits, visit
+from forerun.lab.sweeps.size_costs import view as predicted
 from forerun.lab.views import Chart, Note, Series, Table, View, interval, number
 from forerun.workloads.workload import Workload
-
-
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """A target and the drafters that are tried with it."""
-
-    config: Config
-    drafters: tuple[str, ...]
-
-    @property
-    def model(self) -> str:
-        """The name it was given by."""
-        return self.config.model
 
 
 def share_out(models: Sequence[str], given: Sequence[str]) -> dict[str, tuple[str, ...]]:
@@ -133,8 +119,6 @@ def answers(
 def view(figures: Mapping[str, Any]) -> list[View]:
     """A table and a chart a workload, or of what was predicted; and whether size alone differs."""
     if "acceptance" in figures:
-        from forerun.lab.sweeps.size_costs import view as predicted
-
         return predicted(figures)
     views: list[View] = []
     for name in dict.fromkeys(name for target in figures["targets"] for name in target["sets"]):
@@ -145,11 +129,6 @@ def view(figures: Mapping[str, Any]) -> list[View]:
     if figures["left_out"]:
         views.append(Note(f"left out, too long for the context: {', '.join(figures['left_out'])}"))
     return [*views, Note(said(figures["differ"]))]
-
-
-def said(differ: str | None) -> str:
-    """How far the targets may be compared by size."""
-    return differ or "nothing that the files tell differs beside size; how the models were trained is not known"
 
 
 def _table(name: str, shown: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> Table:

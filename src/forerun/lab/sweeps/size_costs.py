@@ -28,9 +28,8 @@ from forerun.lab.run import Run
 from forerun.lab.shapes import is_random
 from forerun.lab.stats import ratio
 from forerun.lab.subject import random_target
-from forerun.lab.sweeps.kin import conclusion, facts
+from forerun.lab.sweeps.kin import Candidate, conclusion, facts, said
 from forerun.lab.sweeps.passes import Loader
-from forerun.lab.sweeps.size import Candidate, said
 from forerun.lab.views import Chart, Note, Series, Table, View, interval, number
 
 
