@@ -77,8 +77,13 @@ class Copy:
         build = self.root / "build" / "plant"
         if not (build / "CMakeCache.txt").exists():
             options = [f"-DPython_EXECUTABLE={sys.executable}", "-DCMAKE_BUILD_TYPE=Release"]
-            subprocess.run(["cmake", "-G", "Ninja", "-S", "csrc", "-B", build, *options], cwd=self.root, check=True)
-        subprocess.run(["cmake", "--build", build], cwd=self.root, check=True)
+            subprocess.run(
+                ["cmake", "-G", "Ninja", "-S", "csrc", "-B", build, *options],
+                cwd=self.root,
+                check=True,
+                stdout=subprocess.DEVNULL,
+            )
+        subprocess.run(["cmake", "--build", build], cwd=self.root, check=True, stdout=subprocess.DEVNULL)
         self._extension.write_bytes(next(build.glob("_ext*.so")).read_bytes())
 
     def run(self, test: str) -> subprocess.CompletedProcess[str]:
