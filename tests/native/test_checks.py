@@ -227,17 +227,22 @@ def test_305_nothing_is_added_while_a_program_runs():
                 program.run(kv, [1] * 64, [(0, 63, 0, [-1], list(range(64)))])
         thread = threading.Thread(target=work)
         thread.start()
-        for _ in range(300):
+        refused = 0
+        for _ in range(3000):
             try:
                 program.buffer(64)
+                time.sleep(0)  # it was between two runs, and waits to be let on
             except ValueError as error:
-                assert "another thread" in str(error) or "last" in str(error), error
+                assert "another thread" in str(error), error
+                refused += 1
+                if refused == 300:
+                    break
         stop = True
         thread.join()
-        print("done")
+        print("refused", refused)
         """
     )
-    assert "done" in told
+    assert "refused 300" in told
 
 
 def test_306_sizes_that_overflow_are_refused():
@@ -254,7 +259,7 @@ def test_306_sizes_that_overflow_are_refused():
 def test_306_a_product_does_not_write_past_its_columns():
     """Twenty rows are padded to a strip; what stands behind them is another's."""
     program = _ext.Program("portable")
-    fed, joined = program.buffer(D), program.buffer(64)
+    fed, joined = program.buffer(D), program.buffer(20 + D)
     weights = matrix(program, 20, D, fill=1.0)
     try:
         program.feature(fed)

@@ -150,8 +150,9 @@ def test_20_every_rule_keeps_the_law_and_accepts_its_own_share(name):
 
 @pytest.mark.parametrize("name", [*LOSSLESS, "typical"])
 @pytest.mark.parametrize("law", ["sampled", "chosen"])
-def test_22_nothing_survives_behind_a_refusal(name, law):
-    drafter = script_table([5, 6, 7, 9], 16)
+@pytest.mark.parametrize("behind", [7, 8], ids=["wrong", "what the target says instead"])
+def test_22_nothing_survives_behind_a_refusal(name, law, behind):
+    drafter = script_table([5, 6, behind, 9], 16)
     found = measure(
         verifier(name),
         script_table([5, 8, 9, 10], 16),

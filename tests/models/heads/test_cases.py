@@ -57,6 +57,11 @@ def test_115_a_missing_end_is_the_target_s_or_an_error(tmp_path):
     written(tmp_path, lambda held: (held.pop("lm_head.weight"), held.pop("fc.weight")), draft_vocab=64)
     with pytest.raises(LoadError, match=r"fc\.weight"):
         open_head(tmp_path, FIT)
+    written(tmp_path)
+    for name in sorted(load_file(tmp_path / "model.safetensors").keys() - {"d2t", "t2d"}):
+        written(tmp_path, lambda held, name=name: held.pop(name))
+        with pytest.raises(LoadError, match=r"is missing|do not belong together"):
+            open_head(tmp_path, FIT)
 
 
 def test_116_a_reduced_vocabulary_goes_through_its_map(tmp_path):
