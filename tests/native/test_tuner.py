@@ -54,6 +54,27 @@ def test_250_one_stall_is_soon_forgotten():
     assert served(tuner, [(ALONE, 500)])[0] <= 1.05 * best(ALONE, 500)
 
 
+QUIET = {2: (3.0, 3.0), 1: (4.6, 4.6)}
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_250_where_nothing_stalls_looks_cost_next_to_nothing(seed):
+    [spent] = served(ThreadTuner(), [(QUIET, 1000)], seed=seed)
+    assert spent <= 1.01 * best(QUIET, 1000)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_250_stalls_of_a_moment_cost_little_more_than_themselves(seed):
+    """Now and then a few forwards take long on any number of threads, and a look may be among them."""
+    tuner, draw, spent, least = ThreadTuner(), random.Random(seed), 0.0, 0.0
+    for _ in range(2000):
+        quick = QUIET[tuner.choose("decode", 2)][0] * draw.uniform(0.97, 1.03)
+        stall = draw.uniform(5.0, 40.0) if draw.random() < 0.02 else 0.0
+        tuner.tell(quick + stall)
+        spent, least = spent + quick + stall, least + QUIET[2][0] + stall
+    assert spent <= 1.03 * least
+
+
 def test_250_a_kind_that_is_new_begins_with_what_the_others_found():
     tuner = ThreadTuner()
     served(tuner, [(TWO, 100)])

@@ -79,7 +79,8 @@ def pruned(tree: Tree, seq: Seq, vocab_size: int) -> Tree:
             seq.drop(f"token {strange[0]} was drafted, the vocabulary has 0..{vocab_size - 1}")
         if tree.drawn and (strange or not _drawn_from(tree, parent, tokens, vocab_size, seq)):
             return False
-        answers[parent] = _answer(seq, [tree.tokens[node] for node in tree.path(parent)])
+        asks = seq.params.allowed is not None
+        answers[parent] = _answer(seq, [tree.tokens[node] for node in tree.path(parent)]) if asks else None
         return not _is_empty(answers[parent])
 
     fertile: dict[int, bool] = {}

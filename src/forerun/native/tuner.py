@@ -19,13 +19,23 @@ if TYPE_CHECKING:
     from forerun.native.ext import KV, Program
 
 LOOK = 4
-"""Forwards of a look at another number of threads, and of a mean. One alone may be lucky between two stalls."""
+"""Forwards of a look at another number of threads. One alone may be lucky between two stalls."""
+
+MEAN = 32
+"""Forwards of a mean: a lone stall is no neighbour."""
 
 SHARE = 0.01
 """Of the time, what looks may cost."""
 
 CLEARLY = 1.5
 """How much slower than another number of threads was a forward becomes where a core is taken; less is told by debt."""
+
+STALLED = 1.2
+"""Mean of forwards as a multiple of the fastest of them, from which on fewer threads are worth another look."""
+
+SOON = 16
+"""The share of a look's cost that is owed after a first failure is one in so many, and doubles with each further one:
+what was a moment's stall is soon looked at again."""
 
 FEW = 16
 """Rows up to which a forward takes nearly the same time; the time of more is told by the row."""
@@ -50,8 +60,12 @@ class _Kind:
     """Seconds by number of threads, the newest counting most."""
     seen: int = 0
     """Forwards since the number changed."""
+    fastest: dict[int, float] = field(default_factory=dict)
+    """Seconds of the fastest single forward by number of threads."""
     debt: float = 0.0
     """Seconds that looks have cost beyond their share."""
+    failed: int = 0
+    """Looks since the last that found something better."""
     look: int | None = None
     """Threads that are tried at this moment."""
     looked: list[float] = field(default_factory=list)
@@ -87,13 +101,18 @@ class ThreadTuner:
     def _due(self, now: _Kind, counts: tuple[int, ...]) -> int | None:
         """A number of threads that is worth a look: one that was faster, or, when looks have cost little, the next.
 
-        More threads may have become faster since; fewer have not if they took twice as long, unless these got slower.
+        More threads may have become faster since. Fewer have not if they took twice as long, nor while forwards on
+        these take as long as their fastest.
         """
         mean = now.cost[now.count]
         others = {count: now.cost.get(count, mean) for count in counts if count != now.count}
         if others and CLEARLY * min(others.values()) < mean:
             return min(others, key=lambda count: others[count])
-        hopeful = [count for count, cost in others.items() if count > now.count or cost <= 2 * mean]
+        stalls = mean > STALLED * now.fastest[now.count]
+        hopeful = [
+            count for count, cost in others.items()
+            if count > now.count or count not in now.turns or (stalls and cost <= 2 * mean)
+        ]  # fmt: skip
         if now.debt > 0 or not hopeful:
             return None
         return min(hopeful, key=lambda count: (now.turns.get(count, 0), -count))
@@ -103,7 +122,8 @@ class ThreadTuner:
         now = self._now
         if now.look is None:
             mean = now.cost.get(now.count) if now.seen else None
-            now.cost[now.count] = seconds if mean is None else mean + (seconds - mean) / LOOK
+            now.cost[now.count] = seconds if mean is None else mean + (seconds - mean) / min(now.seen + 1, MEAN)
+            now.fastest[now.count] = min(seconds, now.fastest.get(now.count, seconds))
             now.debt = max(0.0, now.debt - SHARE * seconds)
             now.seen += 1
             return
@@ -115,9 +135,11 @@ class ThreadTuner:
         now.cost[now.look] = spent / len(now.looked)
         now.settled = True
         if lost:
-            now.debt += spent - len(now.looked) * usual
+            now.debt += (spent - len(now.looked) * usual) * min(1.0, 2.0**now.failed / SOON)
+            now.failed += 1
         else:
-            now.count, now.seen, now.debt, self._last = now.look, 1, 0.0, now.look
+            now.fastest[now.look] = min(now.looked)
+            now.count, now.seen, now.debt, now.failed, self._last = now.look, 1, 0.0, 0, now.look
         now.look = None
 
 
