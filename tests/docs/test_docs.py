@@ -262,7 +262,7 @@ def script(name, *args):
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
-@pytest.mark.parametrize("name", ["docs_cli", "readme_table"])
+@pytest.mark.parametrize("name", ["docs_cli", "docs_tables", "readme_table"])
 def test_generated_parts_are_current(name):
     done = script(name, "--check")
     assert done.returncode == 0, done.stderr

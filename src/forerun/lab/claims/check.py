@@ -2,7 +2,7 @@
 
 A number is right if the file's value, turned into the unit that is written, rounds to the digits that are written. A
 text names the run of each file that it uses (`<!-- run: domains.json 3f2a9c1b -->`), so that a file which was measured
-again is noticed even where the digits are still the same.
+again is noticed even where the digits are still the same. Tables that are declared are made anew, and compared whole.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from forerun.core.errors import LoadError, SpecError
 from forerun.lab.claims.agree import wrong
 from forerun.lab.claims.notation import Marks, Pin, marks_of
 from forerun.lab.claims.sidecar import joined, parted, sidecar_of
+from forerun.lab.claims.tables import Made, made, rewritten, stale
 from forerun.lab.machine import write_whole
 from forerun.lab.run import digest, load_result
 
@@ -47,6 +48,7 @@ class Report:
 
     texts: int
     claims: int
+    """Figures that are claimed, and those of tables that were made."""
     results: tuple[str, ...]
     """Results files that claims are about."""
     faults: tuple[Fault, ...]
@@ -74,14 +76,18 @@ def check(texts: Sequence[Path], results: Path) -> Report:
     unmarked: list[Fault] = []
     for path in texts:
         try:
-            marks = _read(path)[1]
-        except LoadError as error:
+            text, marks = _read(path)
+            tables = _tables(path, text, shelf)
+        except (LoadError, SpecError) as error:
             faults.append(Fault(path, 0, str(error)))
             continue
-        claims += len(marks.claims)
-        used |= {claim.file for claim in marks.claims}
-        faults += sorted(_faults(path, marks, shelf), key=lambda fault: fault.line)
-        unmarked += [Fault(path, flaw.line, flaw.text) for flaw in marks.unmarked]
+        uses = _uses(marks, tables)
+        claims += len(uses)
+        used |= {file for file, _ in uses}
+        wrong = _faults(path, marks, uses, shelf)
+        wrong += [Fault(path, line, what) for table in tables for line, what in stale(text, table)]
+        faults += sorted(wrong, key=lambda fault: fault.line)
+        unmarked += [Fault(path, flaw.line, flaw.text) for flaw in marks.unmarked if not _within(flaw.line, tables)]
     return Report(len(texts), claims, tuple(sorted(used)), tuple(faults), tuple(unmarked))
 
 
@@ -96,7 +102,8 @@ def pin(texts: Sequence[Path], results: Path) -> list[Path]:
     written = []
     for path in dict.fromkeys(fault.text for fault in report.faults):
         text, marks = _read(path)
-        names = dict.fromkeys(claim.file for claim in marks.claims) | dict.fromkeys(p.file for p in marks.pins)
+        uses = _uses(marks, _tables(path, text, _Shelf(results)))
+        names = dict.fromkeys(file for file, _ in uses) | dict.fromkeys(p.file for p in marks.pins)
         lines = {name: f"<!-- run: {name} {digest(results / name)[:_DIGEST]} -->" for name in names}
         for old in reversed(marks.pins):
             again = old.file in [other.file for other in marks.pins if other.start < old.start]
@@ -137,6 +144,17 @@ def _written(path: Path, text: str) -> None:
         text, claims = parted(text)
         write_whole(beside, claims)
     write_whole(path, text)
+
+
+def remade(texts: Sequence[Path], results: Path) -> list[Path]:
+    """Write the declared tables of pages anew; returns the pages that changed."""
+    shelf, changed = _Shelf(results), []
+    for path in texts:
+        text = path.read_text(encoding="utf-8")
+        if (whole := rewritten(text, _tables(path, text, shelf))) != text:
+            write_whole(path, whole)
+            changed.append(path)
+    return changed
 
 
 def part(texts: Sequence[Path]) -> list[Path]:
@@ -180,18 +198,34 @@ class _Shelf:
         return self._digests[name]
 
 
-def _faults(path: Path, marks: Marks, shelf: _Shelf) -> list[Fault]:
+def _tables(path: Path, text: str, shelf: _Shelf) -> list[Made]:
+    return [] if path.suffix.lower() in HTML else made(path, text, shelf.get)
+
+
+def _uses(marks: Marks, tables: Sequence[Made]) -> list[tuple[str, int]]:
+    """The file of each figure of a text, and its line: claims, then tables."""
+    return [(claim.file, claim.line) for claim in marks.claims] + [
+        (file, table.line) for table in tables for file in table.files
+    ]
+
+
+def _within(line: int, tables: Sequence[Made]) -> bool:
+    return any(table.line <= line < table.line + len(table.lines) for table in tables)
+
+
+def _faults(path: Path, marks: Marks, uses: Sequence[tuple[str, int]], shelf: _Shelf) -> list[Fault]:
     faults = [Fault(path, flaw.line, flaw.text) for flaw in marks.flaws]
-    for name in dict.fromkeys([claim.file for claim in marks.claims] + [pin.file for pin in marks.pins]):
+    first = dict(reversed(uses))
+    for name in dict.fromkeys([*(file for file, _ in uses), *(pin.file for pin in marks.pins)]):
         claims = [claim for claim in marks.claims if claim.file == name]
         pins = [pin for pin in marks.pins if pin.file == name]
         try:
             whole, run = shelf.get(name), shelf.digest(name)
         except LoadError as error:
-            faults.append(Fault(path, claims[0].line if claims else pins[0].line, str(error)))
+            faults.append(Fault(path, first.get(name) or pins[0].line, str(error)))
             continue
         where = shelf.folder / name
-        faults += _of_run(path, claims[0].line if claims else 0, pins, where, run)
+        faults += _of_run(path, first.get(name, 0), pins, where, run)
         found = [(claim.line, wrong(claim, whole, str(where))) for claim in claims]
         faults += [Fault(path, line, what) for line, what in found if what]
     return faults

@@ -31,6 +31,7 @@ def joined(page: str, sidecar: str) -> str:
     """The page with its claims behind their figures, line by line as it was, and its runs at the end; LoadError for
     claims whose line is not there."""
     lines, at, runs = page.split("\n"), 0, []
+    _once(lines, sidecar.splitlines())
     for line in sidecar.splitlines():
         if PIN.fullmatch(line.strip().removeprefix("<!--").removesuffix("-->")):
             runs.append(line)
@@ -44,6 +45,15 @@ def joined(page: str, sidecar: str) -> str:
             lines[at] = "".join(part + mark for part, mark in zip(parts, [*marks, ""], strict=True))
             at += 1
     return "\n".join([*lines, *runs])
+
+
+def _once(lines: list[str], claimed: list[str]) -> None:
+    """LoadError for a line that the page has more often than its sidecar: which of them is claimed, nobody knows."""
+    shown = [re.sub("<!--.*?-->", "", line) for line in claimed]
+    for line in (line for line in shown if re.search(r"\w", line)):
+        pattern = _pattern(line)[0]
+        if sum(bool(pattern.fullmatch(other)) for other in lines) > shown.count(line):
+            raise LoadError(f"the page has more lines that are {line!r} than its sidecar: say more of each")
 
 
 def parted(text: str) -> tuple[str, str]:
