@@ -6,8 +6,8 @@ import pytest
 
 from forerun.cli.main import main
 from forerun.lab.lossless import exact, sampled
-from forerun.lab.lossless.enumeration import Case
 from forerun.lab.run import load_result
+from forerun.testing.enumeration import Case
 from forerun.testing.tiny import Tiny, write_folder
 
 FEW = ("--tokens", "8", "--batch", "2", "--answers", "8")

@@ -1,14 +1,13 @@
-"""The enumeration: right verifiers deviate by rounding, broken ones by more, and both are told apart."""
+"""The enumeration of all verifiers, and of broken ones: both are told apart."""
 
 import pytest
 
-from forerun.core.errors import SpecError
 from forerun.lab.lossless import exact
-from forerun.lab.lossless.enumeration import LIMIT, Case, cases, enumerate_case
 from forerun.lab.lossless.exact import measure_exact
 from forerun.lab.lossless.findings import findings, overall
-from forerun.lab.lossless.sabotage import FAULTS, Sabotaged
 from forerun.lab.run import Run
+from forerun.testing.enumeration import LIMIT, Case
+from forerun.testing.sabotage import FAULTS
 from forerun.verify import VERIFIERS
 
 
@@ -20,46 +19,6 @@ def few(monkeypatch):
         return [Case("sampled", "token"), Case("chosen", "chain", table="dense", drafter="ngram")]
 
     monkeypatch.setattr(exact, "cases", some)
-
-
-@pytest.mark.parametrize(
-    ("name", "case"),
-    [
-        ("token", Case("sampled", "chain", table="dense")),
-        ("block", Case("distinct", "chain", params="shaped")),
-        ("traversal", Case("distinct", "tree")),
-        ("tree", Case("sampled", "fork", table="dense")),
-        ("auto", Case("foreseen", "tree")),
-        ("match", Case("chosen", "chain", table="dense", drafter="ngram")),
-        ("auto", Case("sampled", "chain", batch=2, vocab=2)),
-    ],
-)
-def test_a_right_verifier_deviates_by_rounding_only(name, case):
-    found = enumerate_case(VERIFIERS[name](), case)
-    assert found.deviation < LIMIT
-    assert found.runs > 5
-    assert found.accepted > 0
-
-
-@pytest.mark.parametrize("fault", FAULTS)
-def test_each_fault_is_caught(fault):
-    """And only where it is one: a chain has no siblings."""
-    deviation = enumerate_case(Sabotaged(fault), Case("sampled", "fork", table="dense", vocab=2)).deviation
-    assert deviation > 1e-3
-    on_chain = enumerate_case(Sabotaged(fault), Case("sampled", "chain", table="dense", vocab=2)).deviation
-    assert (on_chain > 1e-3) == (fault != "siblings")
-
-
-def test_a_lossy_rule_deviates_too():
-    assert enumerate_case(VERIFIERS["typical"](), Case("sampled", "chain", table="dense")).deviation > 1e-3
-
-
-def test_cases_are_those_a_verifier_may_judge():
-    laws = {name: {case.law for case in cases(VERIFIERS[name]())} for name in ("auto", "block")}
-    assert laws == {"auto": {"sampled", "distinct", "chosen", "foreseen"}, "block": {"sampled", "distinct", "chosen"}}
-    assert {case.plan for case in cases(VERIFIERS["block"]())} == {"token", "chain"}
-    assert {case.plan for case in cases(VERIFIERS["tree"]())} == {"token", "chain", "fork", "tree"}
-    assert any(case.batch == 2 for case in cases(VERIFIERS["token"](), quick=True))
 
 
 def test_figures_of_all_verifiers_and_the_planted_ones(few):
@@ -78,8 +37,3 @@ def test_what_is_not_lossless_breaks_the_verdict(few, also, sabotage):
     figures, _ = measure_exact(Run("lossless", None, {}), also, sabotage)
     assert figures["largest_deviation"] > LIMIT
     assert overall(findings({"exact": figures})).startswith("broken: exact: verifier")
-
-
-def test_unknown_faults_are_refused():
-    with pytest.raises(SpecError, match="did you mean 'residual'"):
-        Sabotaged("residuals")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from forerun.lab.lossless.permutation import distances, features, kolmogorov, pvalue, uniformity
-from forerun.lab.lossless.toys import toy_pvalues
+from forerun.lab.lossless.sampled import toy_pvalues
 
 
 def arm(rng, probs, answers=10, tokens=6):

@@ -8,9 +8,9 @@ from functools import partial
 from typing import Any
 
 from forerun.core.protocols import Verifier
-from forerun.lab.lossless.enumeration import LIMIT, Case, cases, enumerate_case
-from forerun.lab.lossless.sabotage import FAULTS, Sabotaged
 from forerun.lab.run import Run
+from forerun.testing.enumeration import LIMIT, Case, cases, enumerate_case
+from forerun.testing.sabotage import FAULTS, Sabotaged
 from forerun.verify.names import VERIFIERS, verifier
 
 PLANTED = Case("sampled", "fork", table="dense", vocab=2)  # small, and no fault hides in it
@@ -22,8 +22,8 @@ def measure_exact(
     """The figures and a sample an enumeration.
 
     `also` is the verifier that the user asked for, judged even if it does not call itself lossless; a `sabotage` is
-    judged as if it were one of ours. The broken verifiers of `sabotage.py` are enumerated on the side: `planted` says
-    what they deviate by, and whether that was noticed.
+    judged as if it were one of ours. The broken verifiers of `testing.sabotage` are enumerated on the side: `planted`
+    says what they deviate by, and whether that was noticed.
     """
     judged = _lossless(also) + ([Sabotaged(sabotage)] if sabotage else [])
     samples = []

@@ -20,15 +20,16 @@ from forerun.engine.engine import Engine
 from forerun.lab.bench import AGAIN, PLAIN, Bench
 from forerun.lab.lossless.asking import Question, answer, judged_by, promises_text
 from forerun.lab.lossless.permutation import Ids, pvalue, uniformity
-from forerun.lab.lossless.toys import toy_figures
 from forerun.lab.run import Run
 from forerun.lab.stats import holm
+from forerun.testing.contests import CONTESTS, answers, toy
 from forerun.verify.typical import Typical
 
 LEVEL = 0.01
 """Below this an adjusted p-value says that the distribution is another one."""
 PLANTED = "planted: typical"
-REPETITIONS, QUICK_REPETITIONS = 200, 20
+REPETITIONS, QUICK_REPETITIONS = 200, 20  # of the test on toys
+TOY_ANSWERS, TOY_PERMUTATIONS = 12, 999
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,3 +119,20 @@ class SampledStudy:
             for arm in (0, 1)
         ]
         return pvalue([(arms[0], arms[1])], np.random.default_rng([self.seed, 1 << 20, i]))
+
+
+def toy_figures(repetitions: int, seed: int) -> dict[str, Any]:
+    """For each contest of toys how its p-values lie: `uniformity`."""
+    return {name: uniformity(toy_pvalues(name, repetitions, seed)) for name in CONTESTS}
+
+
+def toy_pvalues(contest: str, repetitions: int, seed: int) -> list[float]:
+    """P-values of so many tests between plain decoding and the contest's arm, each with new answers and seeds."""
+    rng = np.random.default_rng([seed, CONTESTS.index(contest)])
+    plain, other = toy("plain"), toy(contest)
+    found = []
+    for _ in range(repetitions):
+        seeds = rng.integers(1 << 62, size=2 * TOY_ANSWERS).tolist()
+        pair = answers(plain, seeds[:TOY_ANSWERS]), answers(other, seeds[TOY_ANSWERS:])
+        found.append(pvalue([pair], rng, TOY_PERMUTATIONS))
+    return found

@@ -15,9 +15,9 @@ from forerun.lab.lossless.exact import measure_exact
 from forerun.lab.lossless.findings import findings, overall
 from forerun.lab.lossless.identity import Identity
 from forerun.lab.lossless.rows import RowStudy
-from forerun.lab.lossless.sabotage import FAULTS
 from forerun.lab.lossless.sampled import SampledStudy
 from forerun.lab.run import Answers, Run
+from forerun.testing.sabotage import FAULTS
 from forerun.verify.names import verifier
 from forerun.workloads.workload import Workload
 
