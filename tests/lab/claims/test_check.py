@@ -10,7 +10,6 @@ import pytest
 from forerun.cli.lab import check as command
 from forerun.cli.tell import add_common
 from forerun.core.errors import SpecError
-from forerun.lab.claims.agree import claim
 from forerun.lab.claims.check import check, part, pin
 
 BENCH = ("command", "date", "commit", "forerun", "python", "system", "processor", "cores", "load_average")
@@ -244,11 +243,12 @@ def test_texts_that_cannot_be_read_do_not_hide_others(results, tmp_path):
 
 
 def page(results):
+    verdict = "workloads.code.arms.&quot;ngram:depth=8&quot;.verdict"
     cells = [
-        claim("domains.json", "workloads.code.first_s", 0.0123, "{:.1f} ms", html=True),
-        claim("domains.json", "tokens", 12345, "{:,}", html=True),
-        claim("domains.json", 'workloads.code.arms."ngram:depth=8".verdict', "faster", html=True),
-        claim("curve.json", "points[1].ms", 6.3712, "{:.2f}", html=True),
+        '<data value="0.0123" data-claim="domains.json: workloads.code.first_s">12.3 ms</data>',
+        '<data value="12345" data-claim="domains.json: tokens">12,345</data>',
+        f'<data value="faster" data-claim="domains.json: {verdict}">faster</data>',
+        '<data value="6.3712" data-claim="curve.json: points[1].ms">6.37</data>',
     ]
     rows = "\n".join(f"<tr><td>{cell}</td></tr>" for cell in cells)
     return f"<html><body>\n<table>\n{rows}\n</table>\n</body></html>\n"

@@ -1,25 +1,22 @@
-"""One claim and the value that it is about: whether they agree, and a value written so that they do.
+"""One claim and the value that it is about: whether they agree.
 
 A number agrees if the value, turned into the unit that is written, rounds to the digits that are written.
 """
 
 from __future__ import annotations
 
-import html as entities
 import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from string import Formatter
 from typing import Any
 
 from forerun.core.errors import SpecError
 from forerun.lab.claims import paths, units
-from forerun.lab.claims.notation import Claim, marks_of
+from forerun.lab.claims.notation import Claim
 from forerun.lab.claims.written import CLOSERS, number, plain
 
-_PLAIN = units.Unit("number", Fraction(1))
 _ABOUT = " \u00a0~≈$€£"  # may stand before a number that is an element's whole text
 
 
@@ -87,53 +84,6 @@ def _last(claim: Claim, words: int) -> str:
 def _is(text: str, value: Any) -> bool:
     """Whether an element's `value` is the file's, to the last bit."""
     if isinstance(value, bool) or not isinstance(value, int | float):
-        return text == _held_text(value)
+        return text == (str(value).lower() if isinstance(value, bool) else str(value))
     given = plain(text)
     return given is not None and given == plain(str(value))
-
-
-def _held_text(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def claim(file: str, path: str, value: float | str, spec: str = "{}", *, unit: str = "", html: bool = False) -> str:
-    """A value with its claim, as Markdown or HTML.
-
-    `spec` is a format that ends with the unit to be said: "{:.2f}x", "{:,.0f} MB", "{:.1%}". The value is turned into
-    it from the unit that the path's keys name, or that `unit` says the file holds. A truth is written as yes or no.
-    SpecError if what comes out would not pass the check.
-    """
-    steps = paths.steps_of(path)
-    text = _formatted(value, spec, _held(unit, steps))
-    source = f"{file}: {path}" + (f" in {unit}" if unit else "")
-    if html:
-        held, shown = entities.escape(_held_text(value)), entities.escape(text)
-        marked = f'<data value="{held}" data-claim="{entities.escape(source)}">{shown}</data>'
-    else:
-        marked = f"{text}<!-- {source} -->"
-    found = marks_of(marked, html)
-    if found.flaws or len(found.claims) != 1:
-        raise SpecError(f"{marked!r} cannot be read as a claim")
-    if what := _against(found.claims[0], value, steps, source):
-        raise SpecError(f"{spec!r} gives a claim that does not hold: {what}")
-    return marked
-
-
-def _formatted(value: float | str, spec: str, held: units.Unit | None) -> str:
-    """The value in the unit that the format ends with."""
-    try:
-        (lead, name, form, conversion), *rest = Formatter().parse(spec)
-        tail = "".join(literal for literal, *_ in rest)
-        if name is None or conversion or any(part[1] is not None for part in rest):
-            raise ValueError("one field is needed")
-        if isinstance(value, bool):
-            return f"{lead}{'yes' if value else 'no'}{tail}"
-        if isinstance(value, str):
-            return f"{lead}{value:{form}}{tail}"
-        true = units.turned(Fraction(str(value)), held, _PLAIN if (form or "").endswith("%") else units.said(tail))
-        figure = int(true) if isinstance(value, int) and true.denominator == 1 else float(true)
-        return f"{lead}{figure:{form}}{tail}"
-    except SpecError:
-        raise
-    except (ValueError, TypeError) as error:
-        raise SpecError(f"{spec!r} cannot write {value!r}: {error}; a format is as '{{:.2f}}x'") from None

@@ -8,8 +8,8 @@
     rows = [["1"], ["2"]]
     cells = ["$1", "{tau as .2f}", "{speedup as range}, {verdict}"]
 
-A place is `{path as form}` or `{file.json: path as form}`; `@` is `at` itself. A form is Python's, or one of `[forms]`:
-a cell for what lies at the path.
+A place is `{path as form}` or `{file.json: path as form}`; `@` is `at` itself, and a path that begins with `/` leaves
+`at` out. A form is Python's, or one of `[forms]`: a cell for what lies at the path.
 """
 
 from __future__ import annotations
@@ -76,8 +76,8 @@ def made(page: Path, text: str, files: Files) -> list[Made]:
 
 
 def _made(table: Table, forms: Mapping[str, str], mark: re.Match[str], files: Files) -> Made:
-    writer = _Writer(forms, files)
-    rows = [[writer.cell(_filled(cell, row), _own(table, row)) for cell in table.cells] for row in table.rows]
+    writer = Writer(forms, files)
+    rows = [[writer.cell(filled(cell, row), _own(table, row)) for cell in table.cells] for row in table.rows]
     lines = [_row(table.head), "|---" * len(table.head) + "|", *map(_row, rows)]
     line = mark.string.count("\n", 0, mark.start("rows")) + 1
     return Made(table.name, *mark.span("rows"), line, tuple(lines), tuple(writer.used))
@@ -110,7 +110,7 @@ def _declared(page: Path) -> tuple[list[Table], Mapping[str, str]]:
         raise LoadError(f"{path} cannot be read: {error}") from None
 
 
-class _Writer:
+class Writer:
     """Writes cells, and knows which files they used."""
 
     def __init__(self, forms: Mapping[str, str], files: Files) -> None:
@@ -126,7 +126,8 @@ class _Writer:
 
     def _place(self, place: re.Match[str], table: Table) -> str:
         file, form = place["file"] or table.file, place["form"] or ""
-        path = table.at if place["path"] == "@" else ".".join(filter(None, (table.at, place["path"])))
+        said = place["path"]
+        path = table.at if said == "@" else said if said.startswith("/") else ".".join(filter(None, (table.at, said)))
         if form in self._forms:
             return self.cell(self._forms[form], replace(table, file=file, at=path))
         value = follow(self._files(file), steps_of(path))
@@ -140,10 +141,11 @@ class _Writer:
 
 
 def _own(table: Table, row: Sequence[str]) -> Table:
-    return replace(table, file=_filled(table.file, row), at=_filled(table.at, row))
+    return replace(table, file=filled(table.file, row), at=filled(table.at, row))
 
 
-def _filled(text: str, row: Sequence[str]) -> str:
+def filled(text: str, row: Sequence[str]) -> str:
+    """A text with the texts of a row in the places of $1, $2 and so on; SpecError for more than it has."""
     try:
         return re.sub(r"\$([1-9])", lambda match: row[int(match[1]) - 1], text)
     except IndexError:
