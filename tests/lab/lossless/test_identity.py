@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from forerun.core.draft import Verdict
-from forerun.lab.lossless.asking import promises_text, questions, spread
+from forerun.lab.lossless.asking import prediction, promises_text, questions, spread
 from forerun.lab.lossless.findings import findings
-from forerun.lab.lossless.identity import Identity, prediction
+from forerun.lab.lossless.identity import Identity
 from forerun.lab.run import Run
 from forerun.verify import VERIFIERS
 from forerun.verify.auto import Auto

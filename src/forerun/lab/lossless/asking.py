@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from forerun.core.errors import SpecError
@@ -13,6 +14,7 @@ from forerun.engine.engine import Engine
 from forerun.engine.results import Result
 from forerun.lab.bench import Bench
 from forerun.lab.paired import opening
+from forerun.lab.run import Run
 from forerun.workloads.workload import Workload
 
 SAMPLINGS: dict[str, dict[str, Any]] = {
@@ -21,6 +23,7 @@ SAMPLINGS: dict[str, dict[str, Any]] = {
     "pure": {"temperature": 1.2},
 }
 """How everything is asked: without chance, as people do, and with all of the vocabulary in play."""
+SPOILT = 3  # an odd prediction lacks the first third of the answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +77,42 @@ def answer(engine: Engine, asked: Sequence[Question], params: Sequence[Mapping[s
         return [engine.collect(request) for request in requests]
     finally:
         engine.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Each drafter's engine by its spec beside plain decoding, on these questions, `batch` of them at once."""
+
+    bench: Bench
+    engines: Mapping[str, Engine]
+    asked: Sequence[Question]
+    samplings: Sequence[str]
+    batch: int
+    tokens: int
+    seed: int
+
+    def batches(self, run: Run, part: str, unit: Callable[[str, int], Any]) -> Iterator[tuple[str, Any]]:
+        """Every way of sampling, and what `unit` makes of it for each batch by its first question's number."""
+        starts = range(0, len(self.asked), self.batch)
+        for sampling, start in run.track([(s, i) for s in self.samplings for i in starts], part):
+            yield sampling, run.unit(f"{part}/{sampling}/{start}", partial(unit, sampling, start))
+
+    def batch_from(self, sampling: str, start: int) -> tuple[Sequence[Question], list[dict[str, Any]]]:
+        """The questions from number `start` on, and how each is asked: with a seed of its own."""
+        asked = self.asked[start : start + self.batch]
+        params = [{"max_tokens": self.tokens, "seed": self.seed + start + i} for i in range(len(asked))]
+        return asked, [{**ask, **SAMPLINGS[sampling]} for ask in params]
+
+
+def hinted(params: Sequence[dict[str, Any]], truth: Sequence[Result], start: int) -> list[dict[str, Any]]:
+    """The same, with plain decoding's answers as predictions: see `prediction`."""
+    hints = [prediction(result.token_ids, start + i) for i, result in enumerate(truth)]
+    return [{**ask, "prediction": hint} for ask, hint in zip(params, hints, strict=True)]
+
+
+def prediction(answer: Sequence[int], index: int) -> tuple[int, ...]:
+    """The answer, for odd questions without its beginning: some drafts stand and others fall."""
+    return tuple(answer) if index % 2 == 0 else tuple(answer[len(answer) // SPOILT :])
 
 
 @contextmanager

@@ -10,38 +10,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from forerun.core.text import Words
-from forerun.engine.engine import Engine
 from forerun.engine.results import Result
-from forerun.lab.bench import AGAIN, Bench
-from forerun.lab.lossless.asking import SAMPLINGS, Question, answer, promises_text
+from forerun.lab.bench import AGAIN
+from forerun.lab.lossless.asking import SAMPLINGS, Comparison, Question, answer, hinted, promises_text
 from forerun.lab.lossless.margin import margin
 from forerun.lab.run import Run
 
-SPOILT = 3  # an odd prediction lacks the first third of the answer
-
 
 @dataclass(frozen=True, slots=True)
-class Identity:
-    """What is compared: each drafter's engine by its spec, on these questions."""
-
-    bench: Bench
-    engines: Mapping[str, Engine]
-    asked: Sequence[Question]
-    samplings: Sequence[str]
-    batch: int
-    tokens: int
-    seed: int
+class Identity(Comparison):
+    """Whether the texts are the same."""
 
     def measure(self, run: Run) -> tuple[dict[str, Any], list[dict[str, Any]]]:
         """The figures, by drafter and way of sampling, and a sample an answer."""
         samples = []
-        starts = range(0, len(self.asked), self.batch)
-        for sampling, start in run.track([(s, i) for s in self.samplings for i in starts], "identity"):
-            unit = run.unit(f"identity/{sampling}/{start}", partial(self._unit, sampling, start))
+        for sampling, unit in self.batches(run, "identity", self._unit):
             samples += [
                 {"part": "identity", "drafter": name, "sampling": sampling, **record}
                 for name, records in unit.items()
@@ -67,24 +53,18 @@ class Identity:
 
     def _unit(self, sampling: str, start: int) -> dict[str, list[dict[str, Any]]]:
         """One batch: a record for every answer of every arm that promises the text."""
-        asked = self.asked[start : start + self.batch]
-        params = self.params(sampling, start, len(asked))
+        asked, params = self.batch_from(sampling, start)
         plain = self.bench.plain().engine
         truth = answer(plain, asked, params)
-        hints = [prediction(result.token_ids, start + i) for i, result in enumerate(truth)]
-        hinted = [{**ask, "prediction": hint} for ask, hint in zip(params, hints, strict=True)]
+        predicted = hinted(params, truth, start)
         found = {}
         for name in (AGAIN, *self.engines):
             if sampling in self._samplings(name):
-                results = answer(self.engines.get(name, plain), asked, hinted)
+                results = answer(self.engines.get(name, plain), asked, predicted)
                 found[name] = [
                     self._record(q, p, a, b) for q, p, a, b in zip(asked, params, truth, results, strict=True)
                 ]
         return found
-
-    def params(self, sampling: str, start: int, count: int) -> list[dict[str, Any]]:
-        """How each of `count` questions from number `start` on is asked: with a seed of its own."""
-        return [{"max_tokens": self.tokens, "seed": self.seed + start + i, **SAMPLINGS[sampling]} for i in range(count)]
 
     def _record(self, asked: Question, params: Mapping[str, Any], plain: Result, ours: Result) -> dict[str, Any]:
         record: dict[str, Any] = {
@@ -110,11 +90,6 @@ class Identity:
         if at < min(len(plain), len(ours)):
             found |= margin(self.bench.target, [*asked.ids, *plain[:at]], plain[at], ours[at], params)
         return found
-
-
-def prediction(answer: Sequence[int], index: int) -> tuple[int, ...]:
-    """The answer, for odd questions without its beginning: some drafts stand and others fall."""
-    return tuple(answer) if index % 2 == 0 else tuple(answer[len(answer) // SPOILT :])
 
 
 def token(words: Words | None, id: int) -> dict[str, Any]:

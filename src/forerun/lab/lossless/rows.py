@@ -9,14 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from forerun.engine.engine import Engine
 from forerun.engine.results import Result
-from forerun.lab.bench import AGAIN, Bench
-from forerun.lab.lossless.asking import SAMPLINGS, Question, answer, judged_by
-from forerun.lab.lossless.identity import prediction
+from forerun.lab.bench import AGAIN
+from forerun.lab.lossless.asking import Comparison, Question, answer, hinted, judged_by
 from forerun.lab.lossless.watching import Following, Seen, Sights, Watching
 from forerun.lab.run import Run
 
@@ -28,23 +26,13 @@ Watched = tuple[list[Result], list[list[Seen]]]
 
 
 @dataclass(frozen=True, slots=True)
-class RowStudy:
-    """What is compared: each drafter's engine by its spec, on these questions, `batch` of them at once."""
-
-    bench: Bench
-    engines: Mapping[str, Engine]
-    asked: Sequence[Question]
-    samplings: Sequence[str]
-    batch: int
-    tokens: int
-    seed: int
+class RowStudy(Comparison):
+    """Whether the rows are the same."""
 
     def measure(self, run: Run) -> tuple[dict[str, Any], list[dict[str, Any]]]:
         """The figures, by drafter and way of sampling, and a sample a batch of each."""
         parts: dict[str, dict[str, list[dict[str, Any]]]] = {name: {} for name in (AGAIN, *self.engines)}
-        starts = range(0, len(self.asked), self.batch)
-        for sampling, start in run.track([(s, i) for s in self.samplings for i in starts], "rows"):
-            unit = run.unit(f"rows/{sampling}/{start}", partial(self._unit, sampling, start))
+        for sampling, unit in self.batches(run, "rows", self._unit):
             for name, figures in unit.items():
                 parts[name].setdefault(sampling, []).append(figures)
         found = {
@@ -61,17 +49,13 @@ class RowStudy:
 
     def _unit(self, sampling: str, start: int) -> dict[str, dict[str, Any]]:
         """One batch: every arm's rows beside plain decoding's."""
-        asked = self.asked[start : start + self.batch]
-        params = [
-            {"max_tokens": self.tokens, "seed": self.seed + start + i, **SAMPLINGS[sampling]} for i in range(len(asked))
-        ]
+        asked, params = self.batch_from(sampling, start)
         plain = self.bench.plain().engine
         truth = watched(plain, asked, params)
-        hints = [prediction(result.token_ids, start + i) for i, result in enumerate(truth[0])]
-        hinted = [{**ask, "prediction": hint} for ask, hint in zip(params, hints, strict=True)]
+        predicted = hinted(params, truth[0], start)
         found = {}
         for name in (AGAIN, *self.engines):
-            ours = watched(self.engines.get(name, plain), asked, hinted)
+            ours = watched(self.engines.get(name, plain), asked, predicted)
             texts, said = ([result.token_ids for result in results] for results, _ in (ours, truth))
             theirs = truth if texts == said else followed(self.bench.plain().engine, asked, params, texts)
             found[name] = _compared(asked, theirs, ours)
