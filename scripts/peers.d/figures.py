@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
+from forerun.lab.sample import parts_at
+
 Times = dict[tuple[str, str], float]
 """One round's milliseconds by (task, worker)."""
 Record = Mapping[str, Any]
@@ -91,8 +93,5 @@ def summary(values: Sequence[float], digits: int = 3) -> dict[str, float]:
 
 def agreement(first: str, second: str) -> float:
     """Share of the longer answer that both begin with: 1 if they are the same."""
-    longest = max(len(first), len(second))
-    common = next(
-        (i for i, (a, b) in enumerate(zip(first, second, strict=False)) if a != b), min(len(first), len(second))
-    )
-    return round(common / longest, 3) if longest else 1.0
+    common = parts_at(first, second)
+    return 1.0 if common is None else round(common / max(len(first), len(second)), 3)

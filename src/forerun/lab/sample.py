@@ -121,3 +121,11 @@ def summed(rows: Sequence[Sequence[int]]) -> tuple[int, ...]:
 def digest(answers: Sequence[Sequence[int]]) -> str:
     """A short name of token ids."""
     return hashlib.sha256(repr([list(ids) for ids in answers]).encode()).hexdigest()[:16]
+
+
+def parts_at(one: Sequence[object], other: Sequence[object]) -> int | None:
+    """From where two answers (tokens or characters) differ; None if they are the same."""
+    if one == other:
+        return None
+    same = zip(one, other, strict=False)
+    return next((i for i, (a, b) in enumerate(same) if a != b), min(len(one), len(other)))

@@ -41,34 +41,11 @@ _TEXT = {
 _KEY = {name.lower(): unit for name, unit in _TEXT.items() if name not in ("x", "×")} | {
     "sec": _TEXT["s"], "pct": _TEXT["%"], "tok": _TEXT["tokens"]
 }  # fmt: skip
-_PURE = frozenset(
-    {
-        "share",
-        "fraction",
-        "ratio",
-        "speedup",
-        "tau",
-        "alpha",
-        "acceptance",
-        "perplexity",
-        "count",
-        "number",
-        "n",
-        "of",
-        "steps",
-        "passes",
-        "rows",
-        "prompts",
-        "samples",
-        "rounds",
-        "nodes",
-        "layers",
-        "depth",
-        "drafted",
-        "accepted",
-        "same",
-    }
-)
+_PURE = frozenset({
+    "share", "fraction", "ratio", "speedup", "tau", "alpha", "acceptance", "perplexity", "count", "number", "n", "of",
+    "steps", "passes", "rows", "prompts", "samples", "rounds", "nodes", "layers", "depth", "drafted", "accepted",
+    "same",
+})  # fmt: skip
 
 _PERS = "|".join(_PER)
 TEXT = (

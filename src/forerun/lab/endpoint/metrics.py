@@ -25,54 +25,44 @@ _START = "process_start_time_seconds"
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """What a server calls its numbers; counters may end in `_total`."""
+    """What a server calls its numbers; several spellings of one stand apart, and counters may end in `_total`.
+
+    Where a server counts verifying passes and the tokens that it made, it counts no drafts.
+    """
 
     server: str
     prefix: str
-    running: tuple[str, ...]
+    running: str
     """Gauges of requests that run or wait."""
-    drafts: str = ""
-    drafted: tuple[str, ...] = ()
-    accepted: tuple[str, ...] = ()
-    accepted_at: str = ""
-    passes: str = ""
-    """Where a server counts verifying passes and its tokens instead of drafts."""
-    generated: str = ""
+    counters: Mapping[str, str]
+
+    def of(self, counter: str, scrape: Scrape) -> str | None:
+        """What a counter is called on this page; None where it has none."""
+        spelled = [self.prefix + name for name in self.counters.get(counter, "").split()]
+        return next((full for name in spelled for full in (f"{name}_total", name) if full in scrape), None)
+
+    def speculation(self, scrape: Scrape) -> list[str]:
+        """The counters of speculation that a page has."""
+        return [full for counter in _SPECULATION if (full := self.of(counter, scrape))]
 
 
+_SPECULATION = ("drafts", "drafted", "accepted", "accepted_at", "passes")
+_OF_DRAFTS = {
+    "drafts": "spec_decode_num_drafts",
+    "drafted": "spec_decode_num_draft_tokens",
+    "accepted": "spec_decode_num_accepted_tokens",
+    "accepted_at": "spec_decode_num_accepted_tokens_per_pos",
+}
+_OF_PASSES = {"passes": "spec_verify_calls", "generated": "generation_tokens"}
+_OF_TOKENS = {
+    "drafted": "spec_decode_num_draft_tokens spec_decode_drafted_tokens",
+    "accepted": "spec_decode_num_accepted_tokens spec_decode_accepted_tokens",
+}
 KNOWN = (
-    Names(
-        "vllm",
-        "vllm:",
-        ("vllm:num_requests_running", "vllm:num_requests_waiting"),
-        "vllm:spec_decode_num_drafts",
-        ("vllm:spec_decode_num_draft_tokens",),
-        ("vllm:spec_decode_num_accepted_tokens",),
-        "vllm:spec_decode_num_accepted_tokens_per_pos",
-    ),
-    Names(
-        "llama.cpp",
-        "llamacpp:",
-        ("llamacpp:requests_processing", "llamacpp:requests_deferred"),
-        "llamacpp:spec_decode_num_drafts",
-        ("llamacpp:spec_decode_num_draft_tokens",),
-        ("llamacpp:spec_decode_num_accepted_tokens",),
-        "llamacpp:spec_decode_num_accepted_tokens_per_pos",
-    ),
-    Names(
-        "sglang",
-        "sglang:",
-        ("sglang:num_running_reqs", "sglang:num_queue_reqs"),
-        passes="sglang:spec_verify_calls",
-        generated="sglang:generation_tokens",
-    ),
-    Names(
-        "tensorrt-llm",
-        "trtllm_",
-        ("trtllm_num_requests_running", "trtllm_num_requests_waiting"),
-        drafted=("trtllm_spec_decode_num_draft_tokens", "trtllm_spec_decode_drafted_tokens"),
-        accepted=("trtllm_spec_decode_num_accepted_tokens", "trtllm_spec_decode_accepted_tokens"),
-    ),
+    Names("vllm", "vllm:", "num_requests_running num_requests_waiting", _OF_DRAFTS),
+    Names("llama.cpp", "llamacpp:", "requests_processing requests_deferred", _OF_DRAFTS),
+    Names("sglang", "sglang:", "num_running_reqs num_queue_reqs", _OF_PASSES),
+    Names("tensorrt-llm", "trtllm_", "num_requests_running num_requests_waiting", _OF_TOKENS),
 )
 
 
@@ -128,7 +118,8 @@ def names_of(scrape: Scrape) -> Names | None:
 def busy(scrape: Scrape) -> float | None:
     """Requests that run or wait; None where the page does not say."""
     names = names_of(scrape)
-    told = [scrape[name] for name in names.running if name in scrape] if names else []
+    gauges = [names.prefix + name for name in names.running.split()] if names else []
+    told = [scrape[gauge] for gauge in gauges if gauge in scrape]
     return sum(sum(series.values()) for series in told) if told else None
 
 
@@ -137,22 +128,22 @@ def difference(before: Scrape, after: Scrape, model: str) -> Counts | None:
     names = names_of(after)
     if names is None or silence(after, model):
         return None
-    if _restarted(before, after, _present(names, after)):
+    if _restarted(before, after, names.speculation(after)):
         return Counts(names.server, restarted=True)
 
-    def grown(*candidates: str) -> int | None:
-        full = next((full for name in candidates if (full := _full(name, after))), None)
+    def grown(counter: str) -> int | None:
+        full = names.of(counter, after)
         return None if full is None else round(sum(_grown(before, after, full, model).values()))
 
-    at = _full(names.accepted_at, after)
+    at = names.of("accepted_at", after)
     return Counts(
         names.server,
-        drafts=grown(names.drafts),
-        drafted=grown(*names.drafted),
-        accepted=grown(*names.accepted),
+        drafts=grown("drafts"),
+        drafted=grown("drafted"),
+        accepted=grown("accepted"),
         accepted_at=_positions(_grown(before, after, at, model)) if at else (),
-        passes=grown(names.passes),
-        generated=grown(names.generated),
+        passes=grown("passes"),
+        generated=grown("generated"),
     )
 
 
@@ -163,20 +154,10 @@ def silence(scrape: Scrape | None, model: str) -> str:
     names = names_of(scrape)
     if names is None:
         return "the metrics page is of no server that is known here" if scrape else "the metrics page holds no series"
-    present = _present(names, scrape)
+    present = names.speculation(scrape)
     if not present:
         return f"the metrics page of {names.server} has no counters of speculation: it drafts nothing, or does not say"
     return f"the metrics page counts other models than {model}" if _foreign(scrape[present[0]], model) else ""
-
-
-def _present(names: Names, scrape: Scrape) -> list[str]:
-    """The counters of speculation that a page has."""
-    watched = [names.drafts, *names.drafted, *names.accepted, names.accepted_at, names.passes]
-    return [full for name in watched if (full := _full(name, scrape))]
-
-
-def _full(name: str, scrape: Scrape) -> str | None:
-    return next((full for full in (f"{name}_total", name) if name and full in scrape), None)
 
 
 def _restarted(before: Scrape, after: Scrape, names: list[str]) -> bool:

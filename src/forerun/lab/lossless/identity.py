@@ -18,6 +18,7 @@ from forerun.lab.bench import AGAIN
 from forerun.lab.lossless.asking import SAMPLINGS, Comparison, Question, answer, hinted, promises_text
 from forerun.lab.lossless.margin import margin
 from forerun.lab.run import Run
+from forerun.lab.sample import parts_at
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +83,8 @@ class Identity(Comparison):
         self, asked: Question, params: Mapping[str, Any], plain: Sequence[int], ours: Sequence[int]
     ) -> dict[str, Any]:
         """Where two answers part, both tokens there, and how close they were in the target's row."""
-        same = zip(plain, ours, strict=False)
-        at = next((i for i, (a, b) in enumerate(same) if a != b), min(len(plain), len(ours)))
+        at = parts_at(plain, ours)
+        assert at is not None
         found: dict[str, Any] = {"position": at, "near_tie": False}
         for name, ids in (("plain", plain), ("drafted", ours)):
             found[name] = token(self.bench.base.words, ids[at]) if at < len(ids) else None

@@ -10,7 +10,7 @@ from forerun.core.errors import BrokenInvariant, SpecError
 from forerun.core.protocols import Remembers
 from forerun.lab.arms import EngineArm
 from forerun.lab.bench import PLAIN, Bench
-from forerun.lab.sample import Sample
+from forerun.lab.sample import Sample, parts_at
 from forerun.lab.trace.story import told
 from forerun.lab.trace.watch import Notes, WatchedDrafter, WatchedVerifier
 
@@ -85,13 +85,7 @@ def watched(arm: EngineArm, prompt: Sequence[int], params: Mapping[str, Any]) ->
 
 def _beside(arm: EngineArm, other: EngineArm, prompt: Sequence[int], params: Mapping[str, Any]) -> Beside:
     mine, theirs = arm.answer([prompt], params), other.answer([prompt], params)
-    return Beside(other.name, mine.ms_per_token, theirs.ms_per_token, _parts_at(mine.texts[0], theirs.texts[0]))
-
-
-def _parts_at(mine: str, theirs: str) -> int | None:
-    if mine == theirs:
-        return None
-    return next((i for i, (a, b) in enumerate(zip(mine, theirs, strict=False)) if a != b), min(len(mine), len(theirs)))
+    return Beside(other.name, mine.ms_per_token, theirs.ms_per_token, parts_at(mine.texts[0], theirs.texts[0]))
 
 
 def _stops(stop: object) -> tuple[str, ...]:
