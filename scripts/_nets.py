@@ -12,6 +12,7 @@ from typing import Any
 from forerun.assemble import Config, Foundation, engine_over, foundation
 from forerun.lab.experiments import views
 from forerun.lab.paired import Samples, Unit, arm_figures
+from forerun.lab.restored import restored
 from forerun.lab.sample import Sample
 from forerun.lab.views import Chart, spoken
 from forerun.models.heads.formats import own
@@ -135,7 +136,7 @@ def _units(told: Sequence[Outcomes]) -> Iterator[Unit]:
     places: dict[tuple[Any, ...], dict[str, Sample]] = {}
     for one in told:
         own = {key: value for key, value in one.items() if key not in (*PLACE, "arm")}
-        places.setdefault(tuple(one[key] for key in PLACE), {})[one["arm"]] = Sample.from_json(own)
+        places.setdefault(tuple(one[key] for key in PLACE), {})[one["arm"]] = restored(Sample, own)
     for place, arms in places.items():
         yield Unit(*place, arms)
 

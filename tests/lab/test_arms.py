@@ -7,6 +7,7 @@ import pytest
 from forerun.core.draft import Tree
 from forerun.core.errors import SpecError
 from forerun.lab.arms import judged
+from forerun.lab.restored import restored
 from forerun.lab.sample import Counts, Sample
 
 PARAMS = {"max_tokens": 24, "ignore_eos": True}
@@ -38,7 +39,7 @@ def test_counts_agree_with_one_another(bench, prompt, spec):
     assert all(later <= stood for stood, later in zip(found.stood_at, found.tried_at[1:], strict=False))
     assert sum(found.phases.values()) == pytest.approx(found.decode_s, rel=1e-6)
     assert found.rows >= found.steps
-    again = Sample.from_json(found.to_json())
+    again = restored(Sample, found.to_json())
     assert replace(again, phases=found.phases) == found
     assert again.phases == pytest.approx(found.phases, abs=1e-6)
 

@@ -5,6 +5,7 @@ import pytest
 from forerun.lab.domains import view
 from forerun.lab.looping import counted, loops, repeats, share, told, with_gains
 from forerun.lab.paired import Samples, Unit, arm_figures
+from forerun.lab.restored import restored
 from forerun.lab.sample import Sample
 from forerun.lab.views import Note, Table, spoken
 
@@ -87,9 +88,9 @@ def test_211_either_arm_that_loops_counts():
 
 def test_211_samples_of_older_files_say_nothing_of_loops():
     value = sample(1.0, LOOP).to_json()
-    assert Sample.from_json(value).loops
+    assert restored(Sample, value).loops
     del value["repeats"]
-    old = Sample.from_json(value)
+    old = restored(Sample, value)
     assert not old.loops
     assert arm_figures(Samples([Unit("code", "0", 0, 0, {"plain": old, "ngram": old})]), "ngram")["looping"] is None
 

@@ -18,6 +18,7 @@ from forerun.lab.phases import (
     step_tau,
 )
 from forerun.lab.phases_view import _seldom, view
+from forerun.lab.restored import restored
 from forerun.lab.run import Run
 from forerun.lab.sample import Sample
 from forerun.lab.stats import Interval
@@ -52,7 +53,7 @@ def sample(steps, rows, score, draft=0.0, rest=0.0, accepted=0, tried=(), stood=
 
 
 def watched(value):
-    return Sample.from_json({**value.to_json(), "phases": {**dict.fromkeys(PHASES, 0.0), **value.phases}, "texts": ()})
+    return restored(Sample, {**value.to_json(), "phases": {**dict.fromkeys(PHASES, 0.0), **value.phases}, "texts": ()})
 
 
 def made(drafting, name="d", sweep=None):
@@ -142,12 +143,13 @@ def test_leviathan_beside_the_measured():
 def test_the_formulas_are_of_the_steps_that_draft():
     """A lookup that drafts in a quarter of its steps, of which every guess stands: one token in the others."""
     whole, part = 25, 75
-    drafting = Sample.from_json(
+    drafting = restored(
+        Sample,
         {
             **sample(100, 2, 4.0, accepted=50, tried=(25, 25), stood=(25, 25)).to_json(),
             "rows": whole * 3 + part,
             "by_rows": [(1, part, part * 4e-3), (3, whole, whole * 4e-3)],
-        }
+        },
     )
     samples = made(drafting)
     each = Subject("d", 2, {2: "d"}, False)

@@ -18,6 +18,7 @@ from forerun.core.errors import SpecError
 from forerun.lab.arms import Arm, Listener
 from forerun.lab.bench import AGAIN, PLAIN, Bench
 from forerun.lab.looping import counted
+from forerun.lab.restored import restored
 from forerun.lab.run import Run
 from forerun.lab.sample import Counts, Sample
 from forerun.lab.stats import Interval, Pairs, calm, ratio, total_ratio, verdict
@@ -167,7 +168,7 @@ def measure(
         name = f"{key}/{work}/{prompt.id}/{round}"
         turns = run.unit(name, partial(session.unit, work, index, prompt, round))
         for turn, samples in enumerate(turns):
-            found = {arm: Sample.from_json(value) for arm, value in samples.items()}
+            found = {arm: restored(Sample, value) for arm, value in samples.items()}
             units.append(Unit(work, prompt.id, turn, round, found))
         left_out += [
             f"{work}/{prompt.id} turn {turn + 1}" for turn in range(len(turns), len(prompt.turns[: asked.turns]))

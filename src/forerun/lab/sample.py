@@ -68,14 +68,6 @@ class Sample:
         del value["texts"], value["ids"]
         return {**value, "phases": {name: round(seconds, 7) for name, seconds in self.phases.items()}}
 
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Sample:
-        """What `to_json` gave."""
-        lists = {name: tuple(value[name]) for name in ("tried_at", "stood_at")}
-        by_rows = tuple((int(rows), int(steps), float(s)) for rows, steps, s in value.get("by_rows", ()))
-        repeats = tuple((int(again), int(count)) for again, count in value.get("repeats", ()))
-        return cls(**{**value, **lists, "by_rows": by_rows, "repeats": repeats})
-
 
 @dataclass(frozen=True, slots=True)
 class Counts:

@@ -3,6 +3,7 @@
 import pytest
 
 from forerun.lab.costs.stopwatch import PHASES, PhasedArm, Tally, told_apart
+from forerun.lab.restored import restored
 
 SAMPLED = {"temperature": 0.9, "top_p": 0.95, "seed": 3}
 
@@ -32,7 +33,7 @@ def test_forwards_are_told_apart_by_rows(bench):
     assert sum(rows * steps for rows, steps, _ in sample.by_rows) == sample.rows
     assert sum(seconds for _, _, seconds in sample.by_rows) == pytest.approx(sample.phases["score"])
     assert set(sample.phases) == {"draft", "score", "verify", "commit", "rest"}
-    assert type(sample).from_json(sample.to_json()).by_rows == sample.by_rows
+    assert restored(type(sample), sample.to_json()).by_rows == sample.by_rows
     plain = PhasedArm("x", bench.plain()).answer([[97, 98]], {"max_tokens": 9, "ignore_eos": True})
     assert [row[:2] for row in plain.by_rows] == [(1, 8)]
 

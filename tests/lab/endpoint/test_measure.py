@@ -17,6 +17,7 @@ from forerun.lab.endpoint.plan import Arm, Talk, blocks, order, talks
 from forerun.lab.endpoint.request import Ask, Form
 from forerun.lab.endpoint.setup import Setup
 from forerun.lab.endpoint.show import notes, view
+from forerun.lab.restored import restored
 from forerun.lab.run import Run
 from forerun.workloads.workload import Prompt, Workload
 
@@ -33,7 +34,7 @@ def setup(lab, models=("A",), levels=(1,), **more):
 
 def measured(lab, talked=TALKS, run=None, recount=None, **more):
     told, records = measure(run or Run("endpoint", None, {}), setup(lab, **more), talked, recount)
-    return told, figures([Part.from_json(json.loads(json.dumps(record))) for record in records], {})
+    return told, figures([restored(Part, json.loads(json.dumps(record))) for record in records], {})
 
 
 def by_model(**scripts):

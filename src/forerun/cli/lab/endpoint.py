@@ -69,6 +69,7 @@ def run(args: argparse.Namespace) -> int:
     from forerun.lab.endpoint.plan import talks
     from forerun.lab.endpoint.prices import read_prices
     from forerun.lab.machine import provenance
+    from forerun.lab.restored import restored
 
     workloads = common.chosen_workloads(args)
     talked = talks(workloads, args.turns, args.prediction_from)
@@ -78,7 +79,7 @@ def run(args: argparse.Namespace) -> int:
     measuring = common.begin(args, "endpoint", workloads=workloads)
     with common.kept(measuring):
         told, records = measure(measuring, setup, talked, recount)
-        found = figures([Part.from_json(record) for record in records], prices)
+        found = figures([restored(Part, record) for record in records], prices)
         bench = {**provenance(), "server": {"url": setup.address.base, **told.to_json()}}
         return common.deliver(args, measuring, bench, _answers(args, setup, told, workloads), found, records)
 

@@ -27,6 +27,7 @@ from forerun.lab.bench import AGAIN, PLAIN, Bench
 from forerun.lab.costs.curve import Grid
 from forerun.lab.costs.curve import measure as measure_curve
 from forerun.lab.paired import Asked, Samples, Session, Unit, arm_figures, noise_figures, opening, rounded
+from forerun.lab.restored import restored
 from forerun.lab.run import Answers, Run
 from forerun.lab.sample import Sample, digest
 from forerun.lab.stats import FEWEST, Interval, total_ratio, verdict
@@ -135,7 +136,7 @@ class Advisor:
             record = self._run.unit(f"{self._work.name}/plain/{prompt.id}", ask)
             if len(record["ids"]) > 1:
                 known.append(Known(tuple(ids), tuple(record["ids"]), mine))
-                samples.append(Sample.from_json(record["sample"]))
+                samples.append(restored(Sample, record["sample"]))
             if len(known) >= KNOWN and perf_counter() - start > SHARES["plain"] * self._seconds:
                 break
         if not known:
@@ -263,7 +264,7 @@ class Advisor:
         for round, index, prompt in self._turns():
             key = f"{name}/live/{who}/{prompt.id}/{round}"
             (turn,) = self._run.unit(key, partial(session.unit, name, index, prompt, round))
-            found = {arm: Sample.from_json(value) for arm, value in turn.items()}
+            found = {arm: restored(Sample, value) for arm, value in turn.items()}
             units.append(Unit(name, prompt.id, 0, round, found))
             if len({unit.prompt for unit in units}) >= least and perf_counter() - self._began > self._seconds:
                 break

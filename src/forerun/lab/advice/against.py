@@ -12,6 +12,7 @@ from typing import Any
 from forerun.core.errors import SpecError
 from forerun.lab.bench import PLAIN
 from forerun.lab.paired import Samples, Unit, rounded
+from forerun.lab.restored import restored
 from forerun.lab.sample import Sample
 from forerun.lab.stats import Interval, total_ratio
 
@@ -23,7 +24,7 @@ def reloaded(rows: Sequence[Mapping[str, Any]]) -> Samples:
     found: dict[tuple[str, str, int, int], dict[str, Sample]] = {}
     for row in rows:
         workload, prompt, turn, round, arm = (row[name] for name in _FACTS)
-        sample = Sample.from_json({key: value for key, value in row.items() if key not in _FACTS})
+        sample = restored(Sample, {key: value for key, value in row.items() if key not in _FACTS})
         found.setdefault((workload, prompt, turn, round), {})[arm] = sample
     return Samples([Unit(*facts, samples) for facts, samples in found.items()])
 

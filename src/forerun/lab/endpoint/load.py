@@ -70,11 +70,6 @@ class Record:
         times = {"start_s": round(self.start_s, 5), "waited_s": round(self.waited_s, 3)}
         return {**asdict(self), **times, "reply": self.reply and self.reply.to_json()}
 
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Record:
-        """What `to_json` gave."""
-        return cls(**{**value, "reply": value["reply"] and Reply.from_json(value["reply"])})
-
 
 @dataclass(frozen=True, slots=True)
 class Block:

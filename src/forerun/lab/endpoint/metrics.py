@@ -10,8 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 Labels = frozenset[tuple[str, str]]
 Scrape = Mapping[str, Mapping[Labels, float]]
@@ -79,15 +78,6 @@ class Counts:
     generated: int | None = None
     restarted: bool = False
     """The server's counters began anew meanwhile: nothing else is said."""
-
-    def to_json(self) -> dict[str, Any]:
-        """As JSON values."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Counts:
-        """What `to_json` gave."""
-        return cls(**{**value, "accepted_at": tuple(value["accepted_at"])})
 
 
 def parse(text: str) -> Scrape:

@@ -27,15 +27,8 @@ class Part:
     records: tuple[Record, ...]
     silence: str = ""
     """Why there are no counts; "" where there are."""
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Part:
-        """Of a record of `measure`."""
-        names = ("key", "level", "turn", "arm", "wall_s", "cpu_s", "quiet", "settled", "silence")
-        counts = value["counts"] and Counts.from_json(value["counts"])
-        return cls(
-            **{n: value[n] for n in names}, counts=counts, records=tuple(map(Record.from_json, value["records"]))
-        )
+    place: int = 0
+    """In the order that was drawn for the arms."""
 
     @property
     def replies(self) -> list[Reply]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from typing import Any
@@ -112,19 +111,6 @@ class Reply:
         """As JSON values; seconds to a hundredth of a millisecond."""
         events = [[round(time, 5), tokens] for time, tokens in self.events]
         return {**asdict(self), "events": events, "latency_s": round(self.latency_s, 5)}
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Reply:
-        """What `to_json` gave."""
-        return cls(
-            **{
-                **value,
-                "events": tuple((time, tokens) for time, tokens in value["events"]),
-                "usage": value["usage"] and Usage(**value["usage"]),
-                "drafted": value["drafted"] and Drafted(**value["drafted"]),
-                "repeats": tuple(value["repeats"]),
-            }
-        )
 
 
 class Listener:

@@ -6,6 +6,7 @@ import asyncio
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import asdict
 from typing import Any
 
 from forerun.core.errors import LoadError
@@ -96,7 +97,7 @@ class Session:
             "cpu_s": round(block.cpu_s, 5),
             "quiet": before.to_json(),
             "settled": settled,
-            "counts": counts and counts.to_json(),
+            "counts": counts and asdict(counts),
             "silence": why,
             "records": [self._with_recount(r.to_json(), t) for r, t in zip(block.records, block.texts, strict=True)],
         }

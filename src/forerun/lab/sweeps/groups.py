@@ -13,6 +13,7 @@ from typing import Any
 
 from forerun.lab.arms import Arm
 from forerun.lab.paired import WARM_TOKENS, Asked, LogFor, Samples, Unit
+from forerun.lab.restored import restored
 from forerun.lab.run import Run
 from forerun.lab.sample import Sample
 
@@ -56,7 +57,7 @@ def measure_groups(
                 found[arm.name] = arm.answer(group.prompts, params, listener)
             return {arm.name: found[arm.name].to_json() for arm in arms}
 
-        samples = {arm: Sample.from_json(value) for arm, value in run.unit(name, answer).items()}
+        samples = {arm: restored(Sample, value) for arm, value in run.unit(name, answer).items()}
         units.append(Unit(workload, group.name, 0, group.round, samples))
     return Samples(units)
 
