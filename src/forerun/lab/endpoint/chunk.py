@@ -19,11 +19,11 @@ _ALIVE = ("ping", "heartbeat", "keepalive", "keep-alive")  # names of events tha
 _BROKEN = ("error", "abort")  # ends of an answer that are none
 _SAYING = ("message", "detail", "msg")  # where an error says what it is
 _PRODUCE = ("content", "reasoning_content", "reasoning", "refusal")  # of a delta: text that the model made
-_DETAILS = {  # where a server says how a request's drafts went: (drafted, accepted, rounds)
-    "vllm": ("num_draft_tokens", "num_accepted_draft_tokens", "num_spec_steps"),
-    "sglang": ("spec_num_proposed_drafts", "spec_num_correct_drafts", "spec_verify_ct"),
-    "llama.cpp": ("draft_n", "draft_n_accepted", ""),
-    "tensorrt-llm": ("total_draft_tokens", "total_accepted_draft_tokens", ""),
+_DETAILS = {  # where a server says how a request's drafts went, and how it calls drafted, accepted and rounds
+    "vllm": ("metrics speculative_decoding", "num_draft_tokens", "num_accepted_draft_tokens", "num_spec_steps"),
+    "sglang": ("sglext spec_tokens_details", "spec_num_proposed_drafts", "spec_num_correct_drafts", "spec_verify_ct"),
+    "llama.cpp": ("timings", "draft_n", "draft_n_accepted", ""),
+    "tensorrt-llm": ("choice speculative_decoding", "total_draft_tokens", "total_accepted_draft_tokens", ""),
 }
 
 
@@ -172,14 +172,11 @@ def _so_far(value: Mapping[str, Any], usage: Usage | None) -> int | None:
 
 
 def _drafted(value: Mapping[str, Any], choice: Mapping[str, Any]) -> Drafted | None:
-    places = {
-        "vllm": _object(_object(value.get("metrics")).get("speculative_decoding")),
-        "sglang": _object(_object(value.get("sglext")).get("spec_tokens_details")),
-        "llama.cpp": _object(value.get("timings")),
-        "tensorrt-llm": _object(choice.get("speculative_decoding")),
-    }
-    for source, place in places.items():
-        drafted, accepted, rounds = (place.get(name) for name in _DETAILS[source])
+    for source, (path, *names) in _DETAILS.items():
+        place: Mapping[str, Any] = {**value, "choice": choice}
+        for step in path.split():
+            place = _object(place.get(step))
+        drafted, accepted, rounds = map(place.get, names)
         if type(drafted) is int and type(accepted) is int:
             return Drafted(source, drafted, accepted, rounds if type(rounds) is int else None)
     return None
