@@ -142,7 +142,7 @@ void Attention::run(const Unit& unit, const Forward& forward, const KV& kv, cons
     Scores scores{s.queries, query_bytes_, queries, dim, common, s.keys.data(), s.key_scales.data(), s.scores, score_stride};
     if (common) kernels.scores[kv.type](scores);
     std::memset(s.sums, 0, size_t(queries) * kv.dims * sizeof(float));
-    const float scale = 1.0f / std::sqrt(float(dim));
+    const float scale = heads.scale > 0 ? heads.scale : 1.0f / std::sqrt(float(dim));
     float totals[UNIT_QUERIES];
     const auto low_at = [&](const Row& row) { return int(low_of(row) - 16 * first); };
     const auto end_at = [&](const Row& row) { return int(row.position + 1 - 16 * first); };

@@ -70,7 +70,8 @@ Then then_of(const std::string& name) {
     if (name == "add") return ADD;
     if (name == "silu") return SILU;
     if (name == "add_silu") return ADD_SILU;
-    throw std::invalid_argument("a linear operation is followed by '" + name + "' (allowed: store, add, silu, add_silu)");
+    if (name == "gelu_tanh") return GELU;
+    throw std::invalid_argument("an operation is followed by '" + name + "' (allowed: store, add, silu, add_silu, gelu_tanh)");
 }
 
 Op op(Op::Kind kind, int in, int out) {
@@ -86,9 +87,9 @@ void linear(Program& program, int source, int out, int matrix, int bias, int nor
 }
 
 void attend(Program& program, int qkv, int out, int layer, int heads, int kv_heads, int head_dim, int window, int q_norm,
-            int k_norm, float eps) {
+            int k_norm, float eps, int rope, float scale) {
     Op made = op(Op::ATTEND, qkv, out);
-    made.layer = layer, made.heads = {heads, kv_heads, head_dim, window}, made.norm = q_norm, made.k_norm = k_norm, made.eps = eps;
+    made.layer = layer, made.heads = {heads, kv_heads, head_dim, window, rope, scale}, made.norm = q_norm, made.k_norm = k_norm, made.eps = eps;
     program.add(made);
 }
 
@@ -100,17 +101,18 @@ void logits(Program& program, int source, int matrix, int bias, int norm, float 
 }
 
 void bind_operations(nb::class_<Program>& c) {
-    c.def("embed", [](Program& p, int matrix, int out, int stand_in, int id) {
+    c.def("embed", [](Program& p, int matrix, int out, int stand_in, int id, float scale) {
         Op made = op(Op::EMBED, -1, out);
-        made.matrix = matrix, made.norm = stand_in, made.ids = id;
+        made.matrix = matrix, made.norm = stand_in, made.ids = id, made.scale = scale;
         p.add(made);
-    }, "matrix"_a, "out"_a, nb::kw_only(), "stand_in"_a = -1, "id"_a = -1);
+    }, "matrix"_a, "out"_a, nb::kw_only(), "stand_in"_a = -1, "id"_a = -1, "scale"_a = 1.0f);
     c.def("feature", [](Program& p, int out) { p.add(op(Op::FEATURE, -1, out)); }, "out"_a);
-    c.def("norm", [](Program& p, int source, int out, int weight, float eps, int offset) {
+    c.def("norm", [](Program& p, int source, int out, int weight, float eps, int offset, const std::string& then) {
         Op made = op(Op::NORM, source, out);
-        made.norm = weight, made.eps = eps, made.offset = offset;
+        made.norm = weight, made.eps = eps, made.offset = offset, made.then = then_of(then);
+        if (made.then != STORE && made.then != ADD) throw std::invalid_argument("a norm is followed by '" + then + "' (allowed: store, add)");
         p.add(made);
-    }, "source"_a, "out"_a, "weight"_a, "eps"_a, "offset"_a = 0);
+    }, "source"_a, "out"_a, "weight"_a, "eps"_a, "offset"_a = 0, "then"_a = "store");
     c.def("copy", [](Program& p, int source, int out, int offset) {
         Op made = op(Op::COPY, source, out);
         made.offset = offset;
@@ -119,7 +121,7 @@ void bind_operations(nb::class_<Program>& c) {
     c.def("linear", &linear, "source"_a, "out"_a, "matrix"_a, nb::kw_only(), "bias"_a = -1, "norm"_a = -1, "eps"_a = 0.0f,
           "then"_a = "store", "offset"_a = 0);
     c.def("attend", &attend, "qkv"_a, "out"_a, "layer"_a, "heads"_a, "kv_heads"_a, "head_dim"_a, nb::kw_only(), "window"_a = 0,
-          "q_norm"_a = -1, "k_norm"_a = -1, "eps"_a = 0.0f);
+          "q_norm"_a = -1, "k_norm"_a = -1, "eps"_a = 0.0f, "rope"_a = 0, "scale"_a = 0.0f);
     c.def("tap", [](Program& p, int source) { p.add(op(Op::TAP, source, -1)); }, "source"_a);
     c.def("pick", [](Program& p, int source, int out) { p.add(op(Op::PICK, source, out)); }, "source"_a, "out"_a);
     c.def("logits", &logits, "source"_a, "matrix"_a, nb::kw_only(), "bias"_a = -1, "norm"_a = -1, "eps"_a = 0.0f, "ids"_a = 0);
@@ -163,7 +165,7 @@ void bind_program(nb::module_& m) {
     c.def("matrix", &Program::matrix, "format"_a, "rows"_a, "cols"_a, "arena"_a, "offset"_a);
     c.def("vector", [](Program& p, const Floats& values) { return p.vector(values.data(), values.shape(0)); }, "values"_a);
     c.def("buffer", &Program::buffer, "width"_a);
-    c.def("rope", [](Program& p, const Floats& inv_freq, float scale) { p.rope(inv_freq.data(), inv_freq.shape(0), scale); },
+    c.def("rope", [](Program& p, const Floats& inv_freq, float scale) { return p.rope(inv_freq.data(), inv_freq.shape(0), scale); },
           "inv_freq"_a, "scale"_a);
     bind_operations(c);
     c.def("run", &run, "kv"_a, "tokens"_a, "items"_a, "features"_a = nb::none(), "threads"_a = 0);

@@ -31,7 +31,7 @@ struct Packed {  // rows of activations, each `stride` bytes; scales and sums [r
     int per;
 };
 
-enum Then : int { STORE, ADD, SILU, ADD_SILU };
+enum Then : int { STORE, ADD, SILU, ADD_SILU, GELU };  // SILU, GELU (by its approximation with tanh): of gates, times ups
 
 struct Product {  // out[m][n] = sum over k of a[m][k] * w[n][k], plus bias[n]
     const uint8_t* w;

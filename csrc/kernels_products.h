@@ -4,6 +4,12 @@ template <int MR> struct Sums {
     F a[MR], b[MR];
 };
 
+// 0.5 x (1 + tanh(u)) is x / (1 + e^-2u), of u = sqrt(2 / pi) (x + 0.044715 x^3).
+inline F gelu(F x) {
+    const F u = Isa::mul(x, Isa::fma(Isa::mul(x, x), Isa::set1(0.0356774081363f), Isa::set1(0.797884560803f)));
+    return Isa::div(x, Isa::add(Isa::set1(1.0f), exp16(Isa::mul(u, Isa::set1(-2.0f)))));
+}
+
 inline F sigmoid_times(F x) { return Isa::div(x, Isa::add(Isa::set1(1.0f), exp16(Isa::sub(Isa::zero(), x)))); }
 
 // Adds the bias and does what follows the product.
@@ -17,8 +23,8 @@ template <int MR> inline void finish(const Product& job, int strip, int row, con
         float* out = job.out + size_t(row + m) * job.out_stride;
         F x = job.bias ? Isa::add(sums.a[m], bias0) : sums.a[m];
         F y = job.bias ? Isa::add(sums.b[m], bias1) : sums.b[m];
-        if (job.then == SILU) {
-            Isa::store(out + strip * PANEL, Isa::mul(sigmoid_times(x), y));
+        if (job.then == SILU || job.then == GELU) {
+            Isa::store(out + strip * PANEL, Isa::mul(job.then == SILU ? sigmoid_times(x) : gelu(x), y));
             continue;
         }
         out += strip * STRIP;

@@ -87,11 +87,12 @@ int Program::buffer(int columns) {
     return id;
 }
 
-void Program::rope(const float* inv_freq, size_t count, float scale) {
+int Program::rope(const float* inv_freq, size_t count, float scale) {
     const auto lock = still();
-    shapes_.rope(count);
-    inv_freq_.assign(inv_freq, inv_freq + count);
-    rope_scale_ = scale;
+    const int id = shapes_.rope(count);
+    inv_freq_.insert(inv_freq_.end(), inv_freq, inv_freq + count);
+    rope_scale_.resize(inv_freq_.size(), scale);
+    return id;
 }
 
 void Program::add(Op op) {
@@ -150,8 +151,8 @@ Result Program::run(const KV& kv, const std::vector<int>& tokens, const std::vec
         for (int64_t row = mine.first; row < mine.end; row++)
             for (size_t i = 0; i < inv_freq_.size(); i++) {
                 const float angle = float(forward.rows[row].position) * inv_freq_[i];
-                cos_.get()[row * inv_freq_.size() + i] = std::cos(angle) * rope_scale_;
-                sin_.get()[row * inv_freq_.size() + i] = std::sin(angle) * rope_scale_;
+                cos_.get()[row * inv_freq_.size() + i] = std::cos(angle) * rope_scale_[i];
+                sin_.get()[row * inv_freq_.size() + i] = std::sin(angle) * rope_scale_[i];
             }
         for (size_t i = 0; i < ops_.size(); i++) {
             barrier.meet(threads);
@@ -181,10 +182,16 @@ void Program::step(const Op& op, size_t index, Run& run, int thread, int threads
                     break;
                 }
                 unpack_row(m.format, m.data, m.rows, m.cols, size_t(run.tokens[row]), out);
+                if (op.scale != 1) std::transform(out, out + m.cols, out, [&](float x) { return x * op.scale; });
                 break;
             }
             case Op::FEATURE: std::copy_n(run.features + row * run.feature_width + before, target.columns, out); break;
-            case Op::NORM: kernels_->norm(in, vectors_[op.norm].data(), int(columns), op.eps, out); break;
+            case Op::NORM: {
+                float* to = op.adds() ? buffers_[op.in].get() + row * source.stride : out;
+                kernels_->norm(in, vectors_[op.norm].data(), int(columns), op.eps, to);
+                if (op.adds()) std::transform(to, to + columns, out, out, [](float x, float y) { return y + x; });
+                break;
+            }
             case Op::COPY: std::copy_n(in, columns, out); break;
             case Op::TAP: std::copy_n(in, columns, run.result.hidden.get() + row * run.result.taps + before); break;
             case Op::PICK: std::copy_n(buffers_[op.in].get() + run.forward.wanted[row] * source.stride, columns, out); break;
@@ -227,7 +234,8 @@ void Program::linear(const Op& op, size_t index, Run& run, int thread, int threa
 void Program::turn(const Op& op, Run& run, int row, int kv_head, float* qkv) const {
     const Heads& h = op.heads;
     const int dim = h.head_dim, half = dim / 2;
-    const float *cos = cos_.get() + size_t(row) * half, *sin = sin_.get() + size_t(row) * half;
+    const size_t turn = size_t(row) * inv_freq_.size() + size_t(h.rope) * half;
+    const float *cos = cos_.get() + turn, *sin = sin_.get() + turn;
     const auto treat = [&](float* x, int norm) {
         if (norm >= 0) kernels_->norm(x, vectors_[norm].data(), dim, op.eps, x);
         kernels_->rotate(x, cos, sin, half);

@@ -60,7 +60,7 @@ class Program {
     int matrix(const std::string& format, size_t rows, size_t cols, std::shared_ptr<Arena> arena, size_t offset);
     int vector(const float* values, size_t count);
     int buffer(int width);
-    void rope(const float* inv_freq, size_t count, float scale);
+    int rope(const float* inv_freq, size_t count, float scale);
     void add(Op op);
 
     Result run(const KV& kv, const std::vector<int>& tokens, const std::vector<Item>& items, const float* features,
@@ -82,8 +82,7 @@ class Program {
     std::vector<Matrix> matrices_;
     std::vector<std::vector<float>> vectors_;  // padded to strips
     Shapes shapes_;
-    std::vector<float> inv_freq_;
-    float rope_scale_ = 1;
+    std::vector<float> inv_freq_, rope_scale_;  // of all rotations, one after another: for each angle
     std::vector<Op> ops_;
     std::vector<std::shared_ptr<Arena>> arenas_;
     size_t weight_bytes_ = 0;

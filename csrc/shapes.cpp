@@ -51,10 +51,11 @@ int Shapes::buffer(int columns) {
     return int(slots_.size()) - 1;
 }
 
-void Shapes::rope(size_t count) {
-    if (rope_) refuse("the rotation is set already: one program has one");
+int Shapes::rope(size_t count) {
     if (!count || count > MOST_SIDE) refuse("a rotation has " + std::to_string(count) + " angles, half a head's size is needed");
+    if (ropes_ && count != rope_) refuse("all rotations of a program have the same number of angles: " + std::to_string(rope_));
     rope_ = count;
+    return ropes_++;
 }
 
 const Slot& Shapes::known(int id, const char* what) const {
@@ -85,6 +86,8 @@ void Shapes::check_heads(const Op& op, const Slot& in) const {
     check_vector(op.norm, size_t(h.head_dim), "the norm of queries");
     check_vector(op.k_norm, size_t(h.head_dim), "the norm of keys");
     if (rope_ != size_t(h.head_dim) / 2) refuse("the rotation has " + std::to_string(rope_) + " angles, " + std::to_string(h.head_dim / 2) + " are needed: call rope first");
+    if (h.rope < 0 || h.rope >= ropes_) refuse("there is no rotation " + std::to_string(h.rope));
+    if (!(h.scale >= 0) || std::isinf(h.scale)) refuse("scale must be a number from 0 on");
     if (heads_.heads && (h.heads != heads_.heads || h.kv_heads != heads_.kv_heads || h.head_dim != heads_.head_dim))
         refuse("all attentions of a program have the same heads, kv_heads and head_dim");
     if (std::count(layers_.begin(), layers_.end(), op.layer)) refuse("layer " + std::to_string(op.layer) + " has an attention already, whose keys and values these would replace");
@@ -98,15 +101,17 @@ size_t Shapes::check_sizes(Op& op) const {
         expect(matrix_of(op).cols, out.columns, "the result");
         check_vector(op.norm, out.columns, "the stand-in");
         if (op.norm >= 0 && op.ids < 0) refuse("a stand-in needs the id that it stands in for");
+        if (!std::isfinite(op.scale)) refuse("scale must be a finite number");
     } else if (op.kind == Op::NORM) {
         if (op.norm < 0) refuse("a norm needs its weight");
+        if (op.adds() && op.in == op.out) refuse("a norm that adds needs a source of its own, which it uses up");
         check_vector(op.norm, in.columns, "the norm");
     } else if (op.multiplies()) {
         const Matrix& m = matrix_of(op);
         expect(m.cols, in.columns, "the source");
         check_vector(op.norm, in.columns, "the norm");
         check_vector(op.bias, m.rows, "the bias");
-        if (op.then == SILU && m.rows % STRIP) refuse("silu needs strips of 16 gate and 16 up rows");
+        if (op.gates() && m.rows % STRIP) refuse("a gate needs strips of 16 gate and 16 up rows");
         if (op.kind == Op::LOGITS && !op.ids) op.ids = int(m.rows);
         if (op.kind == Op::LOGITS && (op.ids < 1 || size_t(op.ids) > m.rows)) refuse("the head has " + std::to_string(m.rows) + " rows, real ids were said to be " + std::to_string(op.ids));
     } else if (op.kind == Op::ATTEND) {
@@ -117,11 +122,11 @@ size_t Shapes::check_sizes(Op& op) const {
     if (!op.writes()) return 0;
     size_t count = out.columns;
     if (op.kind == Op::NORM || op.kind == Op::COPY) count = in.columns;
-    if (op.kind == Op::LINEAR) count = op.then == SILU ? matrix_of(op).rows / 2 : matrix_of(op).rows;
+    if (op.kind == Op::LINEAR) count = op.gates() ? matrix_of(op).rows / 2 : matrix_of(op).rows;
     const size_t end = size_t(op.offset) + count;
     if (end > out.columns) refuse("the result is too narrow: it has " + std::to_string(out.columns) + " columns, " + std::to_string(end) + " are needed");
     // A product writes whole strips: what pads its last must be the buffer's own padding, not a neighbour's columns.
-    if (op.kind == Op::LINEAR && op.then != SILU && end % STRIP && end != out.columns) refuse("a linear operation that ends before column " + std::to_string(end) + " of " + std::to_string(out.columns) + " would write over what follows: it ends at a multiple of 32, or with the buffer");
+    if (op.kind == Op::LINEAR && !op.gates() && end % STRIP && end != out.columns) refuse("a linear operation that ends before column " + std::to_string(end) + " of " + std::to_string(out.columns) + " would write over what follows: it ends at a multiple of 32, or with the buffer");
     return count;
 }
 
@@ -137,7 +142,7 @@ Rows Shapes::rows_of(const Op& op) const {
 
 void Shapes::check_read(int id, size_t first, size_t end) const {
     const size_t gap = slot(id).first_unwritten(first, end);
-    if (gap < end) refuse("column " + std::to_string(gap) + " of buffer " + std::to_string(id) + " is read before anything wrote it (an attention uses its source up)");
+    if (gap < end) refuse("column " + std::to_string(gap) + " of buffer " + std::to_string(id) + " is read before anything wrote it (an attention uses its source up, and so does a norm that adds)");
 }
 
 void Shapes::add(Op& op) {
@@ -153,8 +158,8 @@ void Shapes::add(Op& op) {
         out.rows = rows;
         out.write(first, first + count);
     }
+    if (op.kind == Op::ATTEND || (op.kind == Op::NORM && op.adds())) slots_[size_t(op.in)].written.clear();  // worked on where it lay
     if (op.kind == Op::ATTEND) {
-        slots_[size_t(op.in)].written.clear();  // queries and keys were turned where they lay
         heads_ = op.heads;
         layers_.push_back(op.layer);
     }

@@ -29,7 +29,7 @@ class Shapes {
     int matrix(size_t rows, size_t cols);
     int vector(size_t count);
     int buffer(int columns);
-    void rope(size_t count);
+    int rope(size_t count);
     // Throws std::invalid_argument, and nothing has changed then.
     void add(Op& op);
 
@@ -53,7 +53,8 @@ class Shapes {
     std::vector<Slot> slots_;
     std::vector<int> layers_;  // that have their attention
     Heads heads_{};            // of all attentions
-    size_t rope_ = 0;          // angles; 0: not set
+    size_t rope_ = 0;          // angles of each rotation
+    int ropes_ = 0;
     bool ended_ = false;
 };
 

@@ -37,7 +37,7 @@ def test_text_on_the_device_is_the_cpu_s_with_any_drafter(models, drafter, param
     assert answers(models["folder"], drafter, "cuda", **PARAMS[params]) == cpu
 
 
-@pytest.mark.parametrize("family", ["mistral", "qwen2", "qwen3"])
+@pytest.mark.parametrize("family", ["mistral", "qwen2", "qwen3", "gemma3_text"])
 def test_families_on_the_device(tmp_path, family):
     extra = {"sliding_window": 16} if family == "mistral" else {}
     path = write_folder(tmp_path / family, Tiny(family, extra=extra))

@@ -44,7 +44,7 @@ def test_the_contract_holds(copy):
     [
         ("core/plan.py", "import forerun.engine.step"),
         ("verify/match.py", "import forerun.drafters.ngram"),
-        ("models/llama.py", "import forerun.targets.torch_runner"),
+        ("models/network.py", "import forerun.targets.torch_runner"),
         ("drafters/ngram.py", "import forerun.targets.torch_runner"),
         ("drafters/ngram.py", "import forerun.drafters.suffix"),
     ],

@@ -14,8 +14,8 @@ from forerun.core.params import SamplingParams
 from forerun.core.seq import Seq
 from forerun.core.work import Item
 from forerun.models.config import ModelConfig
-from forerun.models.llama import Network
 from forerun.models.load import build_network
+from forerun.models.network import Network
 from forerun.models.opening import pack_now
 from forerun.native.packed import PackedModel
 from forerun.targets.hf_target import HfTarget
@@ -55,6 +55,22 @@ FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "qwen3": ("qwen3", dict(head_dim=16, tie_word_embeddings=True)),
     "qwen3-untied": ("qwen3", dict(head_dim=16)),
+    "gemma3": ("gemma3_text", dict(head_dim=16, sliding_window=6, query_pre_attn_scalar=16, sliding_window_pattern=2)),
+    "gemma3-scaled": (
+        "gemma3_text",
+        dict(
+            head_dim=16,
+            sliding_window=6,
+            query_pre_attn_scalar=40,
+            tie_word_embeddings=True,
+            num_key_value_heads=1,
+            layer_types=["full_attention", "sliding_attention"],
+            rope_parameters=dict(
+                full_attention=dict(rope_type="linear", rope_theta=1000.0, factor=8.0),
+                sliding_attention=dict(rope_type="default", rope_theta=100.0),
+            ),
+        ),
+    ),
 }
 
 

@@ -16,11 +16,11 @@ def read(**changes):
 
 def test_plain_llama():
     got = read()
-    assert (got.family, got.head_dim, got.windows, got.tied) == ("llama", 16, (None,) * 3, False)
+    assert (got.arch.name, got.head_dim, got.windows, got.tied) == ("llama", 16, (None,) * 3, False)
     assert not (got.qkv_bias)
     assert not (got.o_bias)
     assert not (got.mlp_bias)
-    assert not (got.qk_norm)
+    assert "q_norm" not in got.arch.layer
     assert got.rope.theta == 10000.0
     assert got.rope.kind == "default"
 
@@ -30,12 +30,12 @@ def test_what_transformers_writes(kind):
     sizes = {k: v for k, v in BASE.items() if k != "model_type"}
     theirs = kind(**sizes, rope_parameters={"rope_type": "default", "rope_theta": 5000.0}, tie_word_embeddings=True)
     got = ModelConfig.from_hf(theirs.to_dict())
-    assert got.family == theirs.model_type
+    assert got.arch.name == theirs.model_type
     assert got.tied
     assert got.rope.theta == 5000.0
     assert got.head_dim == getattr(theirs, "head_dim", 16)
     assert got.qkv_bias == (kind is Qwen2Config)
-    assert got.qk_norm == (kind is Qwen3Config)
+    assert ("q_norm" in got.arch.layer) == (kind is Qwen3Config)
     assert not got.o_bias
     assert got.windows == ((4096,) * 3 if kind is MistralConfig else (None,) * 3)
 
@@ -73,7 +73,7 @@ def test_sizes(key, value):
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"model_type": "gemma"}, "'gemma'.*llama, mistral, qwen2, qwen3"),
+        ({"model_type": "gemma"}, "'gemma'.*llama, mistral, qwen2, qwen3, gemma3_text"),
         ({"model_type": ["llama"]}, "model_type"),
         ({"architectures": ["MambaForCausalLM"]}, "MambaForCausalLM"),
         ({"architectures": [["x"]]}, "architectures"),

@@ -8,6 +8,7 @@ import pytest
 import torch
 from families import text
 
+from forerun.arch import FAMILIES
 from forerun.core.draft import Tree
 from forerun.core.errors import CapacityError, LoadError
 from forerun.core.params import SamplingParams
@@ -24,6 +25,17 @@ def row(path) -> torch.Tensor:
     seq = Seq(0, text(9), SamplingParams(), 64)
     target.begin(seq)
     return target.score([Item(seq, 0, 8, Tree.root(seq.last))]).raw(0, 0)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_folder_and_a_gguf_file_are_the_same_network(family, tmp_path):
+    """Of six layers, so that Gemma's fifth and sixth differ in window and rotation."""
+    window = {} if family == "llama" else {"sliding_window": 5}
+    if FAMILIES[family].windows == "switch":
+        window |= {"use_sliding_window": True, "max_window_layers": 0}
+    tiny = Tiny(family, layers=6, tied=False, extra=window)
+    got = row(write_gguf(tmp_path / "tiny.gguf", tiny))
+    torch.testing.assert_close(got, row(write_folder(tmp_path / "folder", tiny)), rtol=1e-4, atol=1e-4)
 
 
 class Headed(Tiny):

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from forerun.arch import FAMILIES, QK_NORM
 from forerun.models.config import ModelConfig
 from forerun.models.native import network
 from forerun.models.rope import Rope
@@ -30,13 +31,15 @@ def config(draw: random.Random, format: str, **changes: Any) -> ModelConfig:
     heads = 4 * draw.choice((1, 1, 2))
     layers = draw.choice((1, 2, 2, 3))
     window = draw.choice((None, None, 3, 16, 21))
+    arch = FAMILIES[draw.choice(("llama", "llama", "qwen3", "gemma3_text"))]
     sizes: dict[str, Any] = dict(
-        family="llama", vocab_size=draw.choice((31, 64, 97, 130)), layers=layers, heads=heads, kv_heads=kv_heads,
+        arch=arch, vocab_size=draw.choice((31, 64, 97, 130)), layers=layers, heads=heads, kv_heads=kv_heads,
         hidden_size=unit * draw.randrange(1, 1 + 160 // unit), head_dim=dim, max_len=512, norm_eps=1e-5,
         intermediate_size=max(unit, 16) * draw.randrange(1, 6) - (0 if unit > 2 else draw.randrange(16)),
         rope=Rope(10000.0, 512), windows=tuple(draw.choice((None, window)) for _ in range(layers)),
         qkv_bias=draw.random() < 0.5, o_bias=draw.random() < 0.3, mlp_bias=draw.random() < 0.3,
-        qk_norm=draw.random() < 0.3, tied=draw.random() < 0.5,
+        tied=draw.random() < 0.5, local_rope=Rope(100.0, 512) if arch.local_theta else None,
+        attention_scale=draw.choice((None, 0.3)),
     )  # fmt: skip
     return ModelConfig(**{**sizes, **changes})
 
@@ -64,10 +67,8 @@ class Packed:
             own = {"qkv": (q + 2 * kv, c.hidden_size), "o": (c.hidden_size, q)}
             own |= {"gate_up": (2 * inner, c.hidden_size), "down": (c.hidden_size, inner)}
             shapes |= {f"{i}.{name}": shape for name, shape in own.items()}
-            for name, size in (("attention_norm", c.hidden_size), ("mlp_norm", c.hidden_size)):
-                self._vectors[f"{i}.{name}"] = self._norm(size)
-            if c.qk_norm:
-                self._vectors |= {f"{i}.{which}_norm": self._norm(c.head_dim) for which in "qk"}
+            for role in (role for role in c.arch.layer if role.endswith("norm")):
+                self._vectors[f"{i}.{role}"] = self._norm(c.head_dim if role in QK_NORM else c.hidden_size)
             biased = {"qkv": c.qkv_bias, "o": c.o_bias, "gate_up": c.mlp_bias, "down": c.mlp_bias}
             for name, rows in ((name, own[name][0]) for name, wanted in biased.items() if wanted):
                 self._vectors[f"{i}.{name}.bias"] = 0.2 * self._random.standard_normal(rows, np.float32)

@@ -163,7 +163,7 @@ def test_304_a_program_that_cannot_run_is_refused_as_it_is_written():
             build()
 
 
-def test_304_attention_has_one_shape_and_one_rotation():
+def test_304_attentions_have_one_shape_and_a_rotation_that_is_there():
     program = _ext.Program("portable")
     weights = matrix(program, D, 3 * 16)
     qkv, wide, out, again = (program.buffer(width) for width in (3 * 16, 4 * 16, 16, 32))
@@ -173,8 +173,14 @@ def test_304_attention_has_one_shape_and_one_rotation():
     program.embed(matrix(program, D, 4 * 16), wide)
     with pytest.raises(ValueError, match="same heads"):
         program.attend(wide, again, 0, 2, 1, 16)
-    with pytest.raises(ValueError, match="rotation is set"):
-        program.rope(np.ones(8, np.float32), 1.0)
+    with pytest.raises(ValueError, match="the same number of angles"):
+        program.rope(np.ones(4, np.float32), 1.0)
+    program = _ext.Program("portable")
+    qkv, out = program.buffer(3 * 16), program.buffer(16)
+    program.rope(np.ones(8, np.float32), 1.0)
+    program.embed(matrix(program, D, 3 * 16), qkv)
+    with pytest.raises(ValueError, match="no rotation 1"):
+        program.attend(qkv, out, 0, 1, 1, 16, rope=1)
 
 
 def test_304_random_programs_are_refused_or_equal_a_plain_interpreter():

@@ -18,6 +18,7 @@ _ext = pytest.importorskip("forerun.native._ext", reason="the native extension w
 
 from nets import BLOCK, Packed, config, here
 
+from forerun.arch import FAMILIES
 from forerun.models.native import Weights
 from forerun.models.rope import inv_freq, tables
 
@@ -86,7 +87,8 @@ def plainly(head, c, tokens, features):
 
 @pytest.fixture
 def head():
-    bare = dict(layers=1, windows=(None,), qkv_bias=False, o_bias=False, mlp_bias=False, qk_norm=False, tied=False)
+    bare = dict(layers=1, windows=(None,), qkv_bias=False, o_bias=False, mlp_bias=False, tied=False)
+    bare |= dict(arch=FAMILIES["llama"], local_rope=None, attention_scale=None)
     shape = config(random.Random(5), "f32", hidden_size=44, head_dim=16, **bare)
     return Head(shape), shape
 

@@ -115,7 +115,7 @@ def test_a_warm_start_leaves_the_model_file_and_its_readers_alone(models, tmp_pa
         with forerun.load(path, "ngram") as engine:
             assert engine.parts.target.runner.packed
             print(engine.generate("abc", max_tokens=8, ignore_eos=True).token_ids)
-        readers = ("gguf", "transformers", "huggingface_hub", "safetensors", "forerun.models.llama")
+        readers = ("gguf", "transformers", "huggingface_hub", "safetensors", "forerun.models.network")
         print([name for name in readers if name in sys.modules], path in opened)
     """
     environment = {**os.environ, "FORERUN_HOME": str(tmp_path / "home"), "PYTHONWARNINGS": "ignore"}

@@ -41,7 +41,7 @@ def follow(draw: random.Random, tree: Tree) -> list[int]:
     return tree.path(draw.randrange(len(tree)))
 
 
-@pytest.mark.parametrize("family", ["llama", "mistral", "qwen3"])
+@pytest.mark.parametrize("family", ["llama", "mistral", "qwen3", "gemma3"])
 @pytest.mark.parametrize("block_size", [1, 4, 16])
 @pytest.mark.parametrize("seed", range(4))
 def test_random_use_equals_fresh_forwards(family: str, block_size: int, seed: int) -> None:

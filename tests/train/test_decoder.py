@@ -38,7 +38,14 @@ def with_biases(path):
 
 @pytest.mark.parametrize(
     ("family", "extra"),
-    [("llama", {}), ("llama", BIASED), ("mistral", WINDOW), ("qwen2", {}), ("qwen3", {})],
+    [
+        ("llama", {}),
+        ("llama", BIASED),
+        ("mistral", WINDOW),
+        ("qwen2", {}),
+        ("qwen3", {}),
+        ("gemma3_text", {"sliding_window": 9, "query_pre_attn_scalar": 20}),
+    ],
 )
 def test_states_are_those_of_serving(family, extra, tmp_path):
     """The corpus's last tap is the final norm's output of every token but the last."""
@@ -137,6 +144,7 @@ def test_medusa_2_keeps_its_target_where_it_is_while_nothing_is_learnt(deep, mon
         ("mistral", {"sliding_window": 12}),
         ("qwen2", {"use_sliding_window": True, "sliding_window": 8, "max_window_layers": 2}),
         ("qwen3", {}),
+        ("gemma3_text", {"sliding_window": 9}),
         ("llama", {}),
     ],
 )

@@ -3,6 +3,7 @@ import numpy as np
 import pytest
 import torch
 
+from forerun.arch import FAMILIES
 from forerun.weights.dequant import rows_of
 from forerun.weights.folder import open_checkpoint
 from forerun.weights.names import hf_name, unpermute
@@ -26,10 +27,11 @@ def test_qwen_files_are_not_permuted(tiny, tmp_path):
 
 
 def test_names():
-    assert hf_name("blk.12.attn_q_norm.weight") == "model.layers.12.self_attn.q_norm.weight"
-    assert hf_name("blk.3.ffn_gate.bias") == "model.layers.3.mlp.gate_proj.bias"
-    assert hf_name("output_norm.weight") == "model.norm.weight"
-    assert hf_name("blk.0.ffn_gate_exps.weight") == "blk.0.ffn_gate_exps.weight"
+    qwen3 = FAMILIES["qwen3"].layer
+    assert hf_name("blk.12.attn_q_norm.weight", qwen3) == "model.layers.12.self_attn.q_norm.weight"
+    assert hf_name("blk.3.ffn_gate.bias", qwen3) == "model.layers.3.mlp.gate_proj.bias"
+    assert hf_name("output_norm.weight", qwen3) == "model.norm.weight"
+    assert hf_name("blk.0.ffn_gate_exps.weight", qwen3) == "blk.0.ffn_gate_exps.weight"
 
 
 def test_unpermute_by_hand():

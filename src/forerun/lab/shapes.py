@@ -16,6 +16,8 @@ import torch
 from torch import Tensor
 
 from forerun.core.errors import unknown
+from forerun.models.config import ModelConfig
+from forerun.models.layout import tensors
 from forerun.weights.folder import Checkpoint
 
 PREFIX = "random:"
@@ -42,31 +44,11 @@ class Shape:
     def config(self) -> dict[str, object]:
         """The config.json."""
         sizes = {name: getattr(self, name) for name in self.__slots__ if name != "tied"}
-        return {**sizes, "rms_norm_eps": 1e-6, "hidden_act": "silu", "tie_word_embeddings": self.tied}
+        return {**sizes, "rms_norm_eps": 1e-6, "tie_word_embeddings": self.tied}
 
     def tensors(self) -> dict[str, tuple[int, ...]]:
         """Every tensor's shape by Hugging Face's name."""
-        h, inner, bias = self.hidden_size, self.intermediate_size, self.model_type == "qwen2"
-        q, kv = self.num_attention_heads * self.head_dim, self.num_key_value_heads * self.head_dim
-        shapes: dict[str, tuple[int, ...]] = {
-            "model.embed_tokens.weight": (self.vocab_size, h),
-            "model.norm.weight": (h,),
-        }
-        if not self.tied:
-            shapes["lm_head.weight"] = (self.vocab_size, h)
-        for i in range(self.num_hidden_layers):
-            at = f"model.layers.{i}."
-            shapes[f"{at}input_layernorm.weight"] = shapes[f"{at}post_attention_layernorm.weight"] = (h,)
-            shapes[f"{at}self_attn.o_proj.weight"] = (h, q)
-            shapes[f"{at}mlp.gate_proj.weight"] = shapes[f"{at}mlp.up_proj.weight"] = (inner, h)
-            shapes[f"{at}mlp.down_proj.weight"] = (h, inner)
-            for name, rows in (("q", q), ("k", kv), ("v", kv)):
-                shapes[f"{at}self_attn.{name}_proj.weight"] = (rows, h)
-                if bias:
-                    shapes[f"{at}self_attn.{name}_proj.bias"] = (rows,)
-                if self.model_type == "qwen3" and name != "v":
-                    shapes[f"{at}self_attn.{name}_norm.weight"] = (self.head_dim,)
-        return shapes
+        return tensors(ModelConfig.from_hf(self.config))
 
 
 SHAPES = {

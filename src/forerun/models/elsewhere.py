@@ -19,4 +19,4 @@ def elsewhere(config: Mapping[str, object]) -> str:
     named = str(classes[0]) if isinstance(classes, list) and classes else None
     if named is None or named in known or named.endswith("Model"):
         return "transformers runs it: give --runtime hf"
-    return f"{named} writes no text: use the model's {known if isinstance(known, str) else known[0]}"
+    return f"{named[:80]} writes no text: use the model's {known if isinstance(known, str) else known[0]}"

@@ -9,10 +9,11 @@ import torch
 from torch import Tensor
 
 from forerun.core.errors import CapacityError
+from forerun.models import layout
 from forerun.models.config import ModelConfig
 from forerun.models.linear import Weight, laid_out
-from forerun.models.llama import Layer, Network
-from forerun.models.rope import tables
+from forerun.models.network import Layer, Network
+from forerun.models.rope import Rope, tables
 from forerun.weights.folder import Checkpoint
 from forerun.weights.source import Take
 
@@ -43,18 +44,14 @@ def build_network(
     """The decoder that `config` describes, from the tensors in `take`."""
     loader = _Loader(config, take, dtype, torch.device(device))
     with torch.inference_mode():
-        embedding = loader.tensor("model.embed_tokens.weight", config.vocab_size, config.hidden_size)
-        layers = tuple(loader.layer(f"model.layers.{i}.") for i in range(config.layers))
-        norm = loader.tensor("model.norm.weight", config.hidden_size)
-        if config.tied:
-            head = laid_out(embedding)
-        else:
-            head = loader.weight(("lm_head",), (config.vocab_size,), config.hidden_size, False)
+        table, end = layout.embedding(config), layout.head(config)
+        embedding = loader.tensor(f"{table.names[0]}.weight", *table.rows, table.cols)
+        layers = tuple(loader.layer(i) for i in range(config.layers))
+        norm = loader.norm(layout.last_norm(config))
+        head = loader.weight(end) if end else laid_out(embedding)
         take.finish()
-        cos, sin = tables(config.rope, config.head_dim, max_len or config.max_len)
-        sin[:, : config.head_dim // 2].neg_()
-        cos, sin = (table.to(device=device, dtype=dtype)[:, None] for table in (cos, sin))
-    return Network(config, layers, embedding, norm, head, cos, sin)
+        turns = {rope: loader.turns(rope, max_len) for rope in (config.rope, config.local_rope) if rope}
+    return Network(config, layers, embedding, norm, head, turns)
 
 
 class _Loader:
@@ -64,37 +61,37 @@ class _Loader:
     def tensor(self, name: str, *shape: int) -> Tensor:
         return self._take.take(name, shape, self._dtype, self._device)
 
-    def weight(self, names: tuple[str, ...], rows: tuple[int, ...], width: int, bias: bool) -> Weight:
+    def norm(self, norm: layout.Norm) -> Tensor:
+        weight = self._take.take(norm.name, (norm.size,), torch.float32, self._device)
+        return (weight + norm.shift).to(self._dtype)
+
+    def weight(self, product: layout.Matrix) -> Weight:
         """One packed weight out of the rows of several."""
-        matrix = torch.empty(sum(rows), width, dtype=self._dtype, device=self._device)
-        offsets = torch.empty(sum(rows), dtype=self._dtype, device=self._device) if bias else None
+        total = sum(product.rows)
+        matrix = torch.empty(total, product.cols, dtype=self._dtype, device=self._device)
+        offsets = torch.empty(total, dtype=self._dtype, device=self._device) if product.bias else None
         at = 0
-        for name, count in zip(names, rows, strict=True):
-            matrix[at : at + count] = self.tensor(f"{name}.weight", count, width)
+        for name, count in zip(product.names, product.rows, strict=True):
+            matrix[at : at + count] = self.tensor(f"{name}.weight", count, product.cols)
             if offsets is not None:
                 offsets[at : at + count] = self.tensor(f"{name}.bias", count)
             at += count
         return laid_out(matrix, offsets)
 
-    def layer(self, prefix: str) -> Layer:
-        c = self._config
-        attention, mlp = f"{prefix}self_attn.", f"{prefix}mlp."
-        q_rows, kv_rows = c.heads * c.head_dim, c.kv_heads * c.head_dim
-        qkv = tuple(f"{attention}{part}_proj" for part in "qkv")
+    def layer(self, i: int) -> Layer:
+        parts = tuple(layout.layer_of(self._config, i))
+        matrices = [part for part in parts if isinstance(part, layout.Matrix)]
+        norms = [part for part in parts if isinstance(part, layout.Norm)]
         return Layer(
-            attention_norm=self.tensor(f"{prefix}input_layernorm.weight", c.hidden_size),
-            qkv=self.weight(qkv, (q_rows, kv_rows, kv_rows), c.hidden_size, c.qkv_bias),
-            o=self.weight((f"{attention}o_proj",), (c.hidden_size,), q_rows, c.o_bias),
-            mlp_norm=self.tensor(f"{prefix}post_attention_layernorm.weight", c.hidden_size),
-            gate_up=self.weight(
-                (f"{mlp}gate_proj", f"{mlp}up_proj"), (c.intermediate_size,) * 2, c.hidden_size, c.mlp_bias
-            ),
-            down=self.weight((f"{mlp}down_proj",), (c.hidden_size,), c.intermediate_size, c.mlp_bias),
-            qk_norm=self._qk_norm(attention) if c.qk_norm else None,
+            products={part.role: self.weight(part) for part in matrices},
+            norms={part.role: self.norm(part) for part in norms},
+            rows={part.role: list(part.rows) for part in matrices},
+            eps=self._config.norm_eps,
         )
 
-    def _qk_norm(self, attention: str) -> Tensor:
-        """The norms of queries and keys as one [heads + kv_heads, head_dim]."""
-        c = self._config
-        q, k = (self.tensor(f"{attention}{part}_norm.weight", c.head_dim) for part in "qk")
-        return torch.cat((q.expand(c.heads, -1), k.expand(c.kv_heads, -1)))
+    def turns(self, rope: Rope, max_len: int | None) -> tuple[Tensor, Tensor]:
+        """Rotary tables; `Network` says how."""
+        cos, sin = tables(rope, self._config.head_dim, max_len or self._config.max_len)
+        sin[:, : self._config.head_dim // 2].neg_()
+        cos, sin = (table.to(device=self._device, dtype=self._dtype)[:, None] for table in (cos, sin))
+        return cos, sin

@@ -1,4 +1,4 @@
-"""The decoder of Llama, Mistral, Qwen2 and Qwen3 as operations for the compiled runtime: `llama.py`, told to a machine.
+"""A decoder as operations for the compiled runtime: `network.py` and `layer.py`, told to a machine.
 
 A program is a list of fused operations over numbered buffers, one row for each fed token. It holds no weights, only
 where they lie, so another one (fewer layers, other taps) is made in well under a millisecond.
@@ -7,10 +7,11 @@ where they lie, so another one (fewer layers, other taps) is made in well under 
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Protocol
 
+from forerun.arch import Activation
 from forerun.models.config import ModelConfig
-from forerun.models.rope import inv_freq
+from forerun.models.layer import Sizes
+from forerun.models.rope import Rope, inv_freq
 from forerun.native import ext
 from forerun.native.packed import PackedModel
 
@@ -33,17 +34,17 @@ def network(
     """
     net = ext.Program(isa)
     weights = Weights(net, packed)
-    layer = Layers(net, weights, config)
+    layer = Layers(net, weights, config, config.activation, config.attention_scale)
     x, eps = layer.x, config.norm_eps
     last = net.buffer(config.hidden_size)
 
-    angles, scale = inv_freq(config.rope, config.head_dim, max_len)
-    net.rope(angles.numpy(), scale)
-    net.embed(weights.matrix("head" if config.tied else "embedding"), x)
+    ropes = {rope: rotation(net, rope, config.head_dim, max_len) for rope in (config.rope, config.local_rope) if rope}
+    net.embed(weights.matrix("head" if config.tied else "embedding"), x, scale=config.embedding_scale)
     for i in range(layers):
         if i in taps:
             net.tap(x)
-        layer(i, x, weights.vector(f"{i}.attention_norm"), config.windows[i] or 0)
+        norm = weights.vector(f"{i}.attention_norm")
+        layer(i, x, norm, window=config.windows[i] or 0, rope=ropes[config.rope_of(i)])
     norm = weights.vector("norm")
     if layers in taps:
         final = net.buffer(config.hidden_size)
@@ -54,47 +55,55 @@ def network(
     return net
 
 
-class Shape(Protocol):
-    """Sizes of a decoder's layers."""
-
-    @property
-    def hidden_size(self) -> int: ...
-    @property
-    def intermediate_size(self) -> int: ...
-    @property
-    def heads(self) -> int: ...
-    @property
-    def kv_heads(self) -> int: ...
-    @property
-    def head_dim(self) -> int: ...
-    @property
-    def norm_eps(self) -> float: ...
+def rotation(net: ext.Program, rope: Rope, head_dim: int, max_len: int) -> int:
+    """The number of a way to turn positions in a program."""
+    angles, scale = inv_freq(rope, head_dim, max_len)
+    return net.rope(angles.numpy(), scale)
 
 
 class Layers:
     """Adds decoder layers to a program, one a call; `x` is the buffer of what flows from layer to layer."""
 
-    def __init__(self, net: ext.Program, weights: Weights, shape: Shape) -> None:
-        self._net, self._weights, self._shape = net, weights, shape
-        self.x = net.buffer(shape.hidden_size)
-        self._qkv = net.buffer((shape.heads + 2 * shape.kv_heads) * shape.head_dim)
-        self._mixed = net.buffer(shape.heads * shape.head_dim)
-        self._inner = net.buffer(-(-shape.intermediate_size // UNIT) * UNIT)
+    def __init__(
+        self, net: ext.Program, weights: Weights, sizes: Sizes, activation: Activation = "silu",
+        attention_scale: float | None = None,
+    ) -> None:  # fmt: skip
+        self._net, self._weights, self._sizes = net, weights, sizes
+        self._activation, self._attention_scale = activation, attention_scale or 0.0
+        self.x = net.buffer(sizes.hidden_size)
+        self._qkv = net.buffer((sizes.heads + 2 * sizes.kv_heads) * sizes.head_dim)
+        self._mixed = net.buffer(sizes.heads * sizes.head_dim)
+        self._inner = net.buffer(-(-sizes.intermediate_size // UNIT) * UNIT)
+        self._out = -1
 
-    def __call__(self, i: int, source: int, norm: int = -1, window: int = 0) -> None:
+    def __call__(self, i: int, source: int, norm: int = -1, *, window: int = 0, rope: int = 0) -> None:
         """Layer i, whose attention reads `source`, normalised first if `norm` is given; 0 is no window."""
-        net, weights, s = self._net, self._weights, self._shape
+        net, weights, s = self._net, self._weights, self._sizes
         qkv, eps = weights.matrix(f"{i}.qkv"), s.norm_eps
         net.linear(source, self._qkv, qkv, bias=weights.bias(f"{i}.qkv"), norm=norm, eps=eps)
         q_norm, k_norm = (weights.maybe(f"{i}.{which}_norm") for which in "qk")
         net.attend(
             self._qkv, self._mixed, i, s.heads, s.kv_heads, s.head_dim,
-            window=window, q_norm=q_norm, k_norm=k_norm, eps=eps,
+            window=window, q_norm=q_norm, k_norm=k_norm, eps=eps, rope=rope, scale=self._attention_scale,
         )  # fmt: skip
-        net.linear(self._mixed, self.x, weights.matrix(f"{i}.o"), bias=weights.bias(f"{i}.o"), then="add")
+        self._add(self._mixed, f"{i}.o", f"{i}.attention_out_norm")
         norm, gate_up = weights.vector(f"{i}.mlp_norm"), weights.matrix(f"{i}.gate_up")
-        net.linear(self.x, self._inner, gate_up, bias=weights.bias(f"{i}.gate_up"), norm=norm, eps=eps, then="silu")
-        net.linear(self._inner, self.x, weights.matrix(f"{i}.down"), bias=weights.bias(f"{i}.down"), then="add")
+        net.linear(
+            self.x, self._inner, gate_up, bias=weights.bias(f"{i}.gate_up"), norm=norm, eps=eps, then=self._activation
+        )
+        self._add(self._inner, f"{i}.down", f"{i}.mlp_out_norm")
+
+    def _add(self, source: int, matrix: str, norm: str) -> None:
+        """Add a product to what flows on, normalised first where the model has that norm."""
+        net, weights = self._net, self._weights
+        product, bias, weight = weights.matrix(matrix), weights.bias(matrix), weights.maybe(norm)
+        if weight < 0:
+            net.linear(source, self.x, product, bias=bias, then="add")
+            return
+        if self._out < 0:
+            self._out = net.buffer(self._sizes.hidden_size)
+        net.linear(source, self._out, product, bias=bias)
+        net.norm(self._out, self.x, weight, self._sizes.norm_eps, then="add")
 
 
 class Weights:

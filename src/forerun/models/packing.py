@@ -1,9 +1,8 @@
 """A checkpoint's weights in the layout of the compiled runtime: which format each takes and why, and its rows in order.
 
-Weights are named by role: "embedding" (absent where the head serves as one), "head", "norm", and for layer i
-"i.attention_norm", "i.qkv", "i.o", "i.mlp_norm", "i.gate_up", "i.down", "i.q_norm", "i.k_norm"; a bias is its matrix's
-name and ".bias". The rows of gate_up are 16 gate rows and their 16 up rows in turn, the width between it and down
-padded with zeros to a multiple of 16. Norms and biases stay float32.
+Weights are named by role: "embedding" (absent where the head serves as one), "head", "norm", and for layer i "i." and
+the roles of `layout.layer_of`; a bias is its matrix's name and ".bias". The rows of gate_up are 16 gate rows and their
+16 up rows in turn, the width between it and down padded with zeros to a multiple of 16. Norms and biases stay float32.
 
 Matrices are packed some hundred rows at a time: no more than the tensors of one matrix is held beside their file.
 """
@@ -21,6 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from forerun.core.errors import LoadError
+from forerun.models import layout
 from forerun.models.config import ModelConfig
 from forerun.models.formats import changed, choose
 from forerun.native import ext
@@ -47,13 +47,12 @@ def pack_model(checkpoint: Checkpoint, weights: str, writer: Writer) -> dict[str
     take = Take(checkpoint.tensors)
     packer = Packer(take, weights, writer)
     with torch.inference_mode():
-        first = "head" if config.tied else "embedding"
-        packer.matrix(first, ("model.embed_tokens",), (config.vocab_size,), config.hidden_size, edge=True)
+        packer.matrix("head" if config.tied else "embedding", layout.embedding(config), edge=True)
         for i in range(config.layers):
             _layer(packer, config, i)
-        packer.vector("norm", "model.norm.weight", config.hidden_size)
-        if not config.tied:
-            packer.matrix("head", ("lm_head",), (config.vocab_size,), config.hidden_size, edge=True)
+        packer.norm("norm", layout.last_norm(config))
+        if head := layout.head(config):
+            packer.matrix("head", head, edge=True)
     take.finish()
     return {
         "config": dict(checkpoint.config),
@@ -66,23 +65,15 @@ def pack_model(checkpoint: Checkpoint, weights: str, writer: Writer) -> dict[str
     }
 
 
-def _layer(packer: Packer, c: ModelConfig, i: int) -> None:
-    at = f"model.layers.{i}."
-    attention, mlp = f"{at}self_attn.", f"{at}mlp."
-    q_rows, kv_rows, inner = c.heads * c.head_dim, c.kv_heads * c.head_dim, c.intermediate_size
-    packer.vector(f"{i}.attention_norm", f"{at}input_layernorm.weight", c.hidden_size)
-    qkv = tuple(f"{attention}{part}_proj" for part in "qkv")
-    packer.matrix(f"{i}.qkv", qkv, (q_rows, kv_rows, kv_rows), c.hidden_size, bias=c.qkv_bias)
-    if c.qk_norm:
-        for part in "qk":
-            packer.vector(f"{i}.{part}_norm", f"{attention}{part}_norm.weight", c.head_dim)
-    packer.matrix(f"{i}.o", (f"{attention}o_proj",), (c.hidden_size,), q_rows, bias=c.o_bias)
-    packer.vector(f"{i}.mlp_norm", f"{at}post_attention_layernorm.weight", c.hidden_size)
-    gate_up = f"{mlp}gate_proj", f"{mlp}up_proj"
-    order = in_turn(inner)
-    packer.matrix(f"{i}.gate_up", gate_up, (inner, inner), c.hidden_size, bias=c.mlp_bias, order=order)
-    down = (f"{mlp}down_proj",)
-    packer.matrix(f"{i}.down", down, (c.hidden_size,), inner, bias=c.mlp_bias, wide=len(order) // 2)
+def _layer(packer: Packer, config: ModelConfig, i: int) -> None:
+    order = in_turn(config.intermediate_size)
+    for part in layout.layer_of(config, i):
+        if isinstance(part, layout.Norm):
+            packer.norm(f"{i}.{part.role}", part)
+        elif part.role == "gate_up":
+            packer.matrix(f"{i}.gate_up", part, order=order)
+        else:
+            packer.matrix(f"{i}.{part.role}", part, wide=len(order) // 2 if part.role == "down" else None)
 
 
 def in_turn(rows: int) -> Order:
@@ -102,19 +93,20 @@ class Packer:
         self._take, self._weights, self._writer = take, weights, writer
         self._reasons: dict[str, list[str]] = {}
 
-    def vector(self, name: str, tensor: str, size: int) -> None:
-        """One tensor [size] as float32."""
-        self._writer.vector(name, self._floats(tensor, size).numpy())
+    def norm(self, name: str, norm: layout.Norm) -> None:
+        """The weight of a norm as float32."""
+        self._writer.vector(name, (self._floats(norm.name, norm.size) + norm.shift).numpy())
 
     def matrix(
-        self, name: str, tensors: tuple[str, ...], rows: tuple[int, ...], cols: int, *,
-        bias: bool = False, order: Order | None = None, edge: bool = False, wide: int | None = None,
+        self, name: str, product: layout.Matrix, *, order: Order | None = None, edge: bool = False,
+        wide: int | None = None,
     ) -> None:  # fmt: skip
-        """The rows of several tensors (names without .weight) as one matrix, and their biases as one vector.
+        """The rows of several tensors as one matrix, and their biases as one vector.
 
         `order` says which of the joined rows goes where; `edge` marks the vocabulary's ends; `wide` is the number of
         columns to enter where zeros pad them.
         """
+        tensors, rows, cols = product.names, product.rows, product.cols
         order = np.arange(sum(rows)) if order is None else order
         members = [Member(self._take, f"{t}.weight", (n, cols)) for t, n in zip(tensors, rows, strict=True)]
         format, reason = choose(self._weights, tuple(member.kind for member in members), edge)
@@ -123,7 +115,7 @@ class Packer:
             self._reasons.setdefault(reason, []).append(name)
         pieces = _pieces(members, order, cols, format)
         self._writer.matrix(name, format, len(order), wide or cols, pieces)
-        if bias:
+        if product.bias:
             joined = torch.cat([self._floats(f"{t}.bias", n) for t, n in zip(tensors, rows, strict=True)])
             placed = torch.where(torch.from_numpy(order < 0), 0.0, joined[order.clip(0)])
             self._writer.vector(f"{name}.bias", placed.numpy())

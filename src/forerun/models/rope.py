@@ -38,8 +38,8 @@ class Rope:
     truncate: bool = True
 
     @classmethod
-    def from_hf(cls, config: Mapping[str, object], max_len: int) -> "Rope":
-        """From `rope_theta` and `rope_scaling`, or from transformers 5's `rope_parameters`."""
+    def from_hf(cls, config: Mapping[str, object], max_len: int, base: float = 10000.0) -> "Rope":
+        """From `rope_theta` (`base` if absent) and `rope_scaling`, or from transformers 5's `rope_parameters`."""
         where = "rope_parameters" if config.get("rope_scaling") is None else "rope_scaling"
         values = config.get(where)
         if values is None:
@@ -47,7 +47,7 @@ class Rope:
         if not isinstance(values, Mapping):
             raise Fields(config).bad(where, "an object or null")
         read = Fields(values, f"{where}.")
-        theta = (Fields(config) if read.missing("rope_theta") else read).number("rope_theta", 1.0, 1e12, 10000.0)
+        theta = (Fields(config) if read.missing("rope_theta") else read).number("rope_theta", 1.0, 1e12, base)
         for source in (read, Fields(config)):
             if source.number("partial_rotary_factor", 0.0, 1.0, default=1.0) != 1.0:
                 hint = f"partial rotation is not implemented; {elsewhere(config)}"

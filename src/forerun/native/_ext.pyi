@@ -112,14 +112,16 @@ class Program:
     def vector(self, values: Floats) -> int:
         """A vector, copied."""
     def buffer(self, width: int) -> int: ...
-    def rope(self, inv_freq: Floats, scale: float) -> None:
-        """Radians per position [head_dim / 2]; what cos and sin are multiplied by. Once, before the first attention."""
-    def embed(self, matrix: int, out: int, *, stand_in: int = -1, id: int = -1) -> None:
-        """Rows of the matrix by token id; the vector `stand_in`, if given, in the place of the row of `id`."""
+    def rope(self, inv_freq: Floats, scale: float) -> int:
+        """The number of a rotation: radians per position [head_dim / 2]; what cos and sin are multiplied by."""
+    def embed(self, matrix: int, out: int, *, stand_in: int = -1, id: int = -1, scale: float = 1.0) -> None:
+        """Rows of the matrix by token id, times `scale`; the vector `stand_in`, if given, in the place of the row of
+        `id`."""
     def feature(self, out: int) -> None:
         """The next rows that the caller feeds beside the tokens: [T, width of out]."""
-    def norm(self, source: int, out: int, weight: int, eps: float, offset: int = 0) -> None:
-        """RMS norm, written into `out` from column `offset` on."""
+    def norm(self, source: int, out: int, weight: int, eps: float, offset: int = 0, then: str = "store") -> None:
+        """RMS norm, written into `out` from column `offset` on; then "add": added to what is there, and the source is
+        used up."""
     def copy(self, source: int, out: int, offset: int = 0) -> None:
         """The rows of `source`, written into `out` from column `offset` on: concatenation."""
     def linear(
@@ -129,14 +131,15 @@ class Program:
         """out = W x + b, x normalised first if `norm` is given.
 
         then: "store"; "add" (to what is in `out`); "silu" (strips hold 16 gate rows and their 16 up rows; out is
-        silu(gate) * up, half as wide); "add_silu" (silu of the result, added to
+        silu(gate) * up, half as wide); "gelu_tanh" (the same with GELU); "add_silu" (silu of the result, added to
         what is in `out`). `offset` is the first column of `out` (a multiple of 32); it ends at one too, or with `out`.
         """
     def attend(
         self, qkv: int, out: int, layer: int, heads: int, kv_heads: int, head_dim: int, *,
-        window: int = 0, q_norm: int = -1, k_norm: int = -1, eps: float = 0.0,
+        window: int = 0, q_norm: int = -1, k_norm: int = -1, eps: float = 0.0, rope: int = 0, scale: float = 0.0,
     ) -> None:  # fmt: skip
-        """Norms q and k if asked, rotates them where they lie, keeps k and v in `layer` of the memory, attends.
+        """Norms q and k if asked, rotates them by rotation `rope` where they lie, keeps k and v in `layer` of the
+        memory, attends with scores times `scale` (0: the root of head_dim, inverted).
 
         qkv columns are [heads | kv_heads | kv_heads] * head_dim, and are used up; window 0 is no window. Each layer has
         one attention, all of the same heads.

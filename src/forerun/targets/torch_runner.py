@@ -14,7 +14,7 @@ from torch import Tensor
 from forerun.cache.kv import KVMemory, KVShape
 from forerun.cache.view import Part, Viewer
 from forerun.core.vocabulary import PLAIN, Vocabulary
-from forerun.models.llama import Network
+from forerun.models.network import Network
 from forerun.targets.runner import Facts, Forward
 
 

@@ -18,14 +18,11 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
+from forerun.arch import ACTIVATIONS, FAMILIES, QK_NORM, TOP, Arch
 from forerun.core.errors import unknown
+from forerun.models.config import ModelConfig
+from forerun.models.layer import shapes
 
-FAMILIES = {
-    "llama": "LlamaForCausalLM",
-    "mistral": "MistralForCausalLM",
-    "qwen2": "Qwen2ForCausalLM",
-    "qwen3": "Qwen3ForCausalLM",
-}
 MERGE = ("t", "h")
 REAL = 260  # 256 bytes, one merge, three special tokens
 SPECIALS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
@@ -56,10 +53,9 @@ class Tiny:
 
     def config(self) -> dict[str, object]:
         """The config.json."""
-        if self.family not in FAMILIES:
-            raise unknown("family", self.family, FAMILIES)
+        arch = self.arch
         return {
-            "architectures": [FAMILIES[self.family]],
+            "architectures": [arch.classes[0]],
             "model_type": self.family,
             "hidden_size": self.hidden,
             "intermediate_size": self.inner,
@@ -71,48 +67,49 @@ class Tiny:
             "max_position_embeddings": self.max_len,
             "rms_norm_eps": 1e-5,
             "rope_theta": 10000.0,
-            "hidden_act": "silu",
+            arch.activation_key: ACTIVATIONS[arch.activation][0],
             "tie_word_embeddings": self.tied,
             "bos_token_id": 258,
             "eos_token_id": 259,
+            **({arch.query_scale_key: self.head_dim} if arch.query_scale_key else {}),
             **self.extra,
         }
 
+    @property
+    def arch(self) -> Arch:
+        """The family; SpecError if there is none of that name."""
+        if self.family not in FAMILIES:
+            raise unknown("family", self.family, FAMILIES)
+        return FAMILIES[self.family]
+
     def tensors(self) -> dict[str, Tensor]:
         """Random float32 weights under Hugging Face's names; the same for the same seed."""
-        generator = torch.Generator().manual_seed(self.seed)
+        generator, config = torch.Generator().manual_seed(self.seed), ModelConfig.from_hf(self.config())
 
-        def matrix(rows: int, columns: int) -> Tensor:
-            return torch.randn(rows, columns, generator=generator) * (1 / math.sqrt(columns))
+        def random(*shape: int) -> Tensor:
+            return torch.randn(*shape, generator=generator)
 
-        def norm(size: int) -> Tensor:
-            return 1 + 0.1 * torch.randn(size, generator=generator)
+        def norm(size: int, scale: float = 1.0) -> Tensor:
+            return (1 + 0.1 * random(size)) * scale - self.arch.norm_shift
 
-        q, kv = self.heads * self.head_dim, self.kv_heads * self.head_dim
-        tensors = {"model.embed_tokens.weight": torch.randn(self.vocab, self.hidden, generator=generator)}
+        tensors = {"model.embed_tokens.weight": random(self.vocab, self.hidden)}
         for i in range(self.layers):
-            at = f"model.layers.{i}."
-            for name, rows, columns in (
-                ("self_attn.q_proj", q, self.hidden),
-                ("self_attn.k_proj", kv, self.hidden),
-                ("self_attn.v_proj", kv, self.hidden),
-                ("self_attn.o_proj", self.hidden, q),
-                ("mlp.gate_proj", self.inner, self.hidden),
-                ("mlp.up_proj", self.inner, self.hidden),
-                ("mlp.down_proj", self.hidden, self.inner),
-            ):
-                tensors[f"{at}{name}.weight"] = matrix(rows, columns)
-            for name in ("input_layernorm", "post_attention_layernorm"):
-                tensors[f"{at}{name}.weight"] = norm(self.hidden)
-            if self.family == "qwen2":
-                for name, size in (("q", q), ("k", kv), ("v", kv)):
-                    tensors[f"{at}self_attn.{name}_proj.bias"] = 0.2 * torch.randn(size, generator=generator)
-            if self.family == "qwen3":
-                for name in ("q_norm", "k_norm"):
-                    tensors[f"{at}self_attn.{name}.weight"] = norm(self.head_dim)
-        tensors["model.norm.weight"] = norm(self.hidden) * (self.sharpness / math.sqrt(self.hidden))
+            found = shapes(config, self.arch.layer)
+            names = {role: f"model.layers.{i}.{self.arch.layer[role][0]}" for role in found}
+            matrices = [role for role, (shape, _) in found.items() if len(shape) == 2]
+            for role in matrices:
+                rows, columns = found[role][0]
+                tensors[f"{names[role]}.weight"] = random(rows, columns) * (1 / math.sqrt(columns))
+            heads = [role for role in found if role in QK_NORM]
+            for role in (role for role in found if role not in matrices and role not in heads):
+                tensors[f"{names[role]}.weight"] = norm(self.hidden)
+            for role in (role for role in matrices if found[role][1]):
+                tensors[f"{names[role]}.bias"] = 0.2 * random(found[role][0][0])
+            for role in heads:
+                tensors[f"{names[role]}.weight"] = norm(self.head_dim)
+        tensors["model.norm.weight"] = norm(self.hidden, self.sharpness / math.sqrt(self.hidden))
         if not self.tied:
-            tensors["lm_head.weight"] = torch.randn(self.vocab, self.hidden, generator=generator)
+            tensors["lm_head.weight"] = random(self.vocab, self.hidden)
         return tensors
 
 
@@ -178,36 +175,20 @@ def tokenizer_json() -> dict[str, object]:
     }
 
 
-GGUF_NAMES = {
-    "self_attn.q_proj": "attn_q",
-    "self_attn.k_proj": "attn_k",
-    "self_attn.v_proj": "attn_v",
-    "self_attn.o_proj": "attn_output",
-    "self_attn.q_norm": "attn_q_norm",
-    "self_attn.k_norm": "attn_k_norm",
-    "mlp.gate_proj": "ffn_gate",
-    "mlp.up_proj": "ffn_up",
-    "mlp.down_proj": "ffn_down",
-    "input_layernorm": "attn_norm",
-    "post_attention_layernorm": "ffn_norm",
-}
-
-
 def write_gguf(path: Path, tiny: Tiny | None = None, *, quantization: str = "F32") -> Path:
     """Write the same model as a GGUF, its matrices in the named GGML format (rows must fit its blocks)."""
     import gguf
 
     tiny = tiny or Tiny()
-    arch = "llama" if tiny.family in ("llama", "mistral") else tiny.family
-    writer = gguf.GGUFWriter(path, arch)
+    writer = gguf.GGUFWriter(path, tiny.arch.gguf)
     _write_metadata(writer, tiny)
     kind = gguf.GGMLQuantizationType[quantization]
     for name, tensor in tiny.tensors().items():
         data = _gguf_rows(name, tensor, tiny).numpy().astype(np.float32)
         if tensor.ndim == 2 and quantization != "F32":
-            writer.add_tensor(_gguf_name(name), gguf.quants.quantize(data, kind), raw_dtype=kind)
+            writer.add_tensor(_gguf_name(name, tiny.arch), gguf.quants.quantize(data, kind), raw_dtype=kind)
         else:
-            writer.add_tensor(_gguf_name(name), data)
+            writer.add_tensor(_gguf_name(name, tiny.arch), data)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -226,6 +207,8 @@ def _write_metadata(writer: Any, tiny: Tiny) -> None:
     writer.add_value_length(tiny.head_dim)
     writer.add_rope_dimension_count(tiny.head_dim)
     writer.add_rope_freq_base(10000.0)
+    if window := tiny.extra.get("sliding_window"):
+        writer.add_sliding_window(window)
     writer.add_layer_norm_rms_eps(1e-5)
     writer.add_vocab_size(tiny.vocab)
     writer.add_tokenizer_model("gpt2")
@@ -240,21 +223,20 @@ def _write_metadata(writer: Any, tiny: Tiny) -> None:
     writer.add_chat_template(TEMPLATE)
 
 
-def _gguf_name(name: str) -> str:
-    if name == "lm_head.weight":
-        return "output.weight"
-    if name == "model.norm.weight":
-        return "output_norm.weight"
-    if name == "model.embed_tokens.weight":
-        return "token_embd.weight"
-    layer, _, rest = name.removeprefix("model.layers.").partition(".")
-    stem, _, kind = rest.rpartition(".")
-    return f"blk.{layer}.{GGUF_NAMES[stem]}.{kind}"
+def _gguf_name(name: str, arch: Arch) -> str:
+    stem, _, kind = name.rpartition(".")
+    layer, _, part = stem.removeprefix("model.layers.").partition(".")
+    if not layer.isdigit():
+        return f"{next(theirs for hf, theirs in TOP.values() if hf == stem)}.{kind}"
+    return f"blk.{layer}.{next(theirs for hf, theirs in arch.layer.values() if hf == part)}.{kind}"
 
 
 def _gguf_rows(name: str, tensor: Tensor, tiny: Tiny) -> Tensor:
-    """llama.cpp's converter interleaves the halves of q and k rows for the llama architecture."""
+    """What llama.cpp's converter makes of a tensor: it interleaves the halves of q and k rows where the family says so,
+    and adds to norms what Hugging Face's code does."""
+    if name.endswith("norm.weight"):
+        return tensor + tiny.arch.norm_shift
     heads = {"q_proj": tiny.heads, "k_proj": tiny.kv_heads}.get(name.split(".")[-2])
-    if heads is None or tiny.family not in ("llama", "mistral"):
+    if heads is None or not tiny.arch.interleaved:
         return tensor.contiguous()
     return tensor.reshape(heads, 2, -1, *tensor.shape[1:]).swapaxes(1, 2).reshape(tensor.shape).contiguous()

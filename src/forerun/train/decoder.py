@@ -1,7 +1,7 @@
-"""A whole decoder of the dense families as one function of its weights, with gradients: for what trains more than a
+"""A whole decoder of any family as one function of its weights, with gradients: for what trains more than a
 head. Weights go by their names in model files, without `model.` before them.
 
-Texts are whole and padded at their end, which nothing before it sees. The serving network is `models/llama.py`; the
+Texts are whole and padded at their end, which nothing before it sees. The serving network is `models/network.py`; the
 tests hold this one against it.
 """
 
@@ -16,8 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from forerun.models.config import ModelConfig
-from forerun.models.heads.plain import rotated
-from forerun.models.heads.recurrent import norm
+from forerun.models.layer import Attend, Named, attention, layer, mlp, norm, rotated
 from forerun.models.rope import tables
 from forerun.weights.source import TensorSource
 
@@ -52,54 +51,50 @@ class Decoder:
     config: ModelConfig
 
     def states(self, w: Weights, embedded: Tensor) -> Tensor:
-        """States [B, L, E] after the last norm, of embedded tokens [B, L, E]."""
-        last = next(islice(self.streams(w, embedded), self.config.layers, None))
-        return norm(last, w["norm.weight"], self.config.norm_eps)
+        """States [B, L, E] after the last norm, of tokens' embeddings [B, L, E] as the model's file holds them."""
+        c = self.config
+        last = next(islice(self.streams(w, embedded), c.layers, None))
+        return norm(last, w["norm.weight"] + c.arch.norm_shift, c.norm_eps)
 
     def streams(self, w: Weights, embedded: Tensor) -> Iterator[Tensor]:
         """What goes into each layer, and what comes out of the last, [B, L, E] each."""
-        x, turn = embedded, self._turn(embedded.shape[1])
-        for i in range(self.config.layers):
+        c, x = self.config, embedded * self.config.embedding_scale
+        attend = self._attend(embedded.shape[1])
+        for i in range(c.layers):
             yield x
-            x = x + self.attended(w, i, x, turn)
-            x = x + self.fed(w, i, self.read(w, i, x))
+            x = layer(self._layer(w, i), i, x, c.head_dim, attend, c.activation)
         yield x
 
     def around(self, w: Weights, embedded: Tensor, i: int) -> tuple[Tensor, Tensor]:
         """What the MLP of layer i reads, and what that layer gives."""
+        c, of = self.config, self._layer(w, i)
         x = next(islice(self.streams(w, embedded), i, None))
-        x = x + self.attended(w, i, x, self._turn(embedded.shape[1]))
-        read = self.read(w, i, x)
-        return read, x + self.fed(w, i, read)
+        attended = attention(of, i, of.norm("attention_norm", x), c.head_dim, self._attend(embedded.shape[1]))
+        read = of.norm("mlp_norm", x + attended)
+        return read, x + attended + mlp(of, read, c.activation)
 
-    def _turn(self, length: int) -> tuple[Tensor, Tensor]:
-        cos, sin = tables(self.config.rope, self.config.head_dim, length)
-        return cos[:, None], sin[:, None]
+    def _layer(self, w: Weights, i: int) -> Named:
+        arch = self.config.arch
+        return Named(w, f"layers.{i}.", self.config.norm_eps, arch.layer, arch.norm_shift)
 
-    def attended(self, w: Weights, i: int, x: Tensor, turn: tuple[Tensor, Tensor]) -> Tensor:
-        """What attention of layer i adds."""
-        c, at = self.config, f"layers.{i}.self_attn."
-        y = norm(x, w[f"layers.{i}.input_layernorm.weight"], c.norm_eps)
-        joined = (F.linear(y, w[f"{at}{part}_proj.weight"], w.get(f"{at}{part}_proj.bias")) for part in "qkv")
-        q, k, v = (part.view(*part.shape[:-1], -1, c.head_dim) for part in joined)
-        if c.qk_norm:
-            q, k = (norm(part, w[f"{at}{name}_norm.weight"], c.norm_eps) for part, name in ((q, "q"), (k, "k")))
-        q, k = rotated(q, *turn).to(v.dtype), rotated(k, *turn).to(v.dtype)
-        q, k, v = (part.transpose(1, 2) for part in (q, k, v))  # [B, heads, L, dim]
-        window = c.windows[i]
-        mask = None if window is None or window >= x.shape[1] else _banded(x.shape[1], window)
-        mixed = F.scaled_dot_product_attention(q, k, v, mask, is_causal=mask is None, enable_gqa=c.heads != c.kv_heads)
-        return F.linear(mixed.transpose(1, 2).flatten(2), w[f"{at}o_proj.weight"], w.get(f"{at}o_proj.bias"))
+    def _attend(self, length: int) -> Attend:
+        """Each token sees itself and those before it, as far as its layer's window goes."""
+        c = self.config
+        turns = {rope: tables(rope, c.head_dim, length) for rope in (c.rope, c.local_rope) if rope}
 
-    def read(self, w: Weights, i: int, x: Tensor) -> Tensor:
-        """What the MLP of layer i reads."""
-        return norm(x, w[f"layers.{i}.post_attention_layernorm.weight"], self.config.norm_eps)
+        def attend(i: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+            cos, sin = (table[:, None] for table in turns[c.rope_of(i)])
+            q, k = rotated(q, cos, sin).to(v.dtype), rotated(k, cos, sin).to(v.dtype)
+            q, k, v = (part.transpose(1, 2) for part in (q, k, v))  # [B, heads, L, dim]
+            window = c.windows[i]
+            mask = None if window is None or window >= length else _banded(length, window)
+            shared = c.heads != c.kv_heads
+            mixed = F.scaled_dot_product_attention(
+                q, k, v, mask, is_causal=mask is None, scale=c.attention_scale, enable_gqa=shared
+            )
+            return mixed.transpose(1, 2).flatten(2)
 
-    def fed(self, w: Weights, i: int, y: Tensor) -> Tensor:
-        """What the MLP of layer i adds, of what it reads."""
-        at = f"layers.{i}.mlp."
-        gate, up = (F.linear(y, w[f"{at}{p}_proj.weight"], w.get(f"{at}{p}_proj.bias")) for p in ("gate", "up"))
-        return F.linear(F.silu(gate) * up, w[f"{at}down_proj.weight"], w.get(f"{at}down_proj.bias"))
+        return attend
 
 
 def _banded(length: int, window: int) -> Tensor:

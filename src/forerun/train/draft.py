@@ -71,7 +71,7 @@ class Cut:
     @property
     def biased(self) -> bool:
         """Whether there is a gap, and the family's files can hold a bridge over it."""
-        return self._gap and ModelConfig.from_hf(self.checkpoint.config).family == "llama"
+        return self._gap and ModelConfig.from_hf(self.checkpoint.config).arch.mlp_bias
 
     @property
     def _gap(self) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from forerun.models.heads.plain import rotated
+from forerun.models.layer import rotated
 
 
 class Unrolled:

@@ -7,11 +7,12 @@ refused by name, since loading one as a model is a well-known way to get random 
 import hashlib
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Literal
 
+from forerun.arch import FAMILIES
 from forerun.core.errors import LoadError
 from forerun.weights import gguf_config, recognise
 from forerun.weights.gguf import GGUFFile, open_gguf
@@ -128,13 +129,13 @@ def _open_gguf(path: Path) -> Checkpoint:
     file = open_gguf(path)
     if what := recognise.gguf_kind(file.metadata, file.tensors):
         raise LoadError(f"{path} is {what}")
-    arch = gguf_config.architecture(file.metadata, str(path))
     said = gguf_config.to_hf(file)
-    config, notes = settle(said, GGUFSource(file, 1, 1, permuted=False))
+    arch = FAMILIES[str(said["model_type"])]
+    config, notes = settle(said, GGUFSource(file, replace(arch, interleaved=False)))
     heads, kv_heads = config["num_attention_heads"], config["num_key_value_heads"]
     if not isinstance(heads, int) or not isinstance(kv_heads, int) or heads < 1 or kv_heads < 1:
         raise LoadError(f"{path}: head counts are {heads!r} and {kv_heads!r} (allowed: positive integers)")
-    source = GGUFSource(file, heads, kv_heads, permuted=arch == "llama")
+    source = GGUFSource(file, arch, heads, kv_heads)
     ends = gguf_config.eos_ids(file.metadata)
     meta = MappingProxyType(dict(file.metadata))
     mark, notes = _gguf_mark(file), (*file.notes, *notes)

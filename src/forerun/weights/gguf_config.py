@@ -10,11 +10,11 @@ from collections.abc import Mapping
 
 import torch
 
+from forerun.arch import ACTIVATIONS, GGUF, Arch
 from forerun.core.errors import LoadError
 from forerun.weights.gguf import GGUFFile
 from forerun.weights.names import ROPE_FACTORS
 
-ARCHITECTURES = ("llama", "qwen2", "qwen3")
 _REQUIRED = {
     "hidden_size": "embedding_length",
     "intermediate_size": "feed_forward_length",
@@ -31,16 +31,17 @@ _YARN = {
 _EOS = ("eos_token_id", "eot_token_id", "eom_token_id")
 
 
-def architecture(metadata: Mapping[str, object], where: str) -> str:
-    """The file's architecture; LoadError if it is missing or not one we run."""
+def architecture(metadata: Mapping[str, object], where: str) -> Arch:
+    """The file's family; LoadError if it is missing or not one we run."""
     got = metadata.get("general.architecture")
-    if got not in ARCHITECTURES:
-        allowed = ", ".join(ARCHITECTURES)
+    if not isinstance(got, str) or got not in GGUF:
+        allowed = ", ".join(GGUF)
         raise LoadError(
             f"{where}: general.architecture is {repr(got)[:80]} (allowed: {allowed}); use one of those models, or this "
             "one's transformers folder with --runtime hf"
         )
-    return str(got)
+    of_that_name = GGUF[got]
+    return of_that_name[-1 if metadata.get(f"{got}.attention.sliding_window") else 0]
 
 
 def eos_ids(metadata: Mapping[str, object]) -> frozenset[int]:
@@ -55,12 +56,13 @@ def eos_ids(metadata: Mapping[str, object]) -> frozenset[int]:
 def to_hf(file: GGUFFile) -> dict[str, object]:
     """The config of a checked GGUF file with Hugging Face keys; LoadError names a missing key or tensor."""
     meta, where = file.metadata, str(file.path)
-    arch = architecture(meta, where)
+    family = architecture(meta, where)
+    arch = family.gguf
     if "token_embd.weight" not in file.tensors:
         raise LoadError(f"{where}: tensor 'token_embd.weight' is missing: not a whole language model")
     if meta.get(f"{arch}.expert_count"):
         raise LoadError(f"{where}: mixture-of-experts models are not supported; use a dense model")
-    config: dict[str, object] = {"model_type": arch, "hidden_act": "silu"}
+    config: dict[str, object] = {"model_type": family.name, family.activation_key: ACTIVATIONS[family.activation][0]}
     for key, ours in _REQUIRED.items():
         config[key] = _same(_need(meta, f"{arch}.{ours}", where), f"{arch}.{ours}", where)
         if isinstance(config[key], bool) or not isinstance(config[key], float if key == "rms_norm_eps" else int):
@@ -69,17 +71,34 @@ def to_hf(file: GGUFFile) -> dict[str, object]:
     config["num_key_value_heads"] = _same(kv, f"{arch}.attention.head_count_kv", where)
     config["vocab_size"] = file.tensors["token_embd.weight"].shape[0]
     config |= _shape(meta, arch, where) | _biases(file)
-    config |= _rope(file, arch, where, config.get("head_dim"))
-    window = meta.get(f"{arch}.attention.sliding_window")
-    if window and arch == "llama":
-        config |= {"model_type": "mistral", "sliding_window": window}
-    if arch != "llama":
-        config |= {"use_sliding_window": bool(window), "sliding_window": window or None, "max_window_layers": 0}
+    config |= _rope(file, family, where, config.get("head_dim")) | _windows(meta, family)
+    hidden, heads = config["hidden_size"], config["num_attention_heads"]
+    if config["num_hidden_layers"] in family.query_scale_layers and isinstance(hidden, int) and isinstance(heads, int):
+        config[str(family.query_scale_key)] = hidden / max(1, heads)
     config["tie_word_embeddings"] = "output.weight" not in file.tensors
     for key in ("bos_token_id", "eos_token_id"):
         if f"tokenizer.ggml.{key}" in meta:
             config[key] = meta[f"tokenizer.ggml.{key}"]
     return config
+
+
+def _windows(meta: Mapping[str, object], family: Arch) -> dict[str, object]:
+    arch = family.gguf
+    window = meta.get(f"{arch}.attention.sliding_window") or None
+    if family.windows == "none":
+        return {}
+    found: dict[str, object] = {"sliding_window": window}
+    if family.windows == "switch":
+        found |= {"use_sliding_window": bool(window), "max_window_layers": 0}
+    if family.windows == "pattern":
+        every = meta.get(f"{arch}.attention.sliding_window_pattern")
+        if isinstance(every, list):
+            found["layer_types"] = ["sliding_attention" if local else "full_attention" for local in every]
+        elif every is not None:
+            found["sliding_window_pattern"] = every
+    if family.local_theta is not None:
+        found["rope_local_base_freq"] = meta.get(f"{arch}.rope.freq_base_swa", family.local_theta)
+    return found
 
 
 def _need(meta: Mapping[str, object], key: str, where: str) -> object:
@@ -120,9 +139,9 @@ def _biases(file: GGUFFile) -> dict[str, object]:
     }
 
 
-def _rope(file: GGUFFile, arch: str, where: str, head_dim: object) -> dict[str, object]:
-    meta = file.metadata
-    theta = meta.get(f"{arch}.rope.freq_base", 10000.0)
+def _rope(file: GGUFFile, family: Arch, where: str, head_dim: object) -> dict[str, object]:
+    meta, arch = file.metadata, family.gguf
+    theta = meta.get(f"{arch}.rope.freq_base", family.theta)
     kind = meta.get(f"{arch}.rope.scaling.type", "none")
     factor = meta.get(f"{arch}.rope.scaling.factor", meta.get(f"{arch}.rope.scale_linear", 1.0))
     scaling: dict[str, object] | None = None

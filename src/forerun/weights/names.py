@@ -12,41 +12,23 @@ from collections.abc import Iterator
 import numpy as np
 import torch
 
+from forerun.arch import TOP, Arch, Names
 from forerun.weights.dequant import stored
 from forerun.weights.gguf import GGUFFile
 from forerun.weights.source import Raw
 
-_TOP = {
-    "token_embd.weight": "model.embed_tokens.weight",
-    "output_norm.weight": "model.norm.weight",
-    "output.weight": "lm_head.weight",
-    "output.bias": "lm_head.bias",
-}
-_BLOCK = {
-    "attn_norm": "input_layernorm",
-    "attn_q": "self_attn.q_proj",
-    "attn_k": "self_attn.k_proj",
-    "attn_v": "self_attn.v_proj",
-    "attn_output": "self_attn.o_proj",
-    "attn_q_norm": "self_attn.q_norm",
-    "attn_k_norm": "self_attn.k_norm",
-    "ffn_norm": "post_attention_layernorm",
-    "ffn_gate": "mlp.gate_proj",
-    "ffn_up": "mlp.up_proj",
-    "ffn_down": "mlp.down_proj",
-}
 _IN_BLOCK = re.compile(r"blk\.(\d+)\.(\w+)\.(weight|bias)")
 _PERMUTED = re.compile(r"model\.layers\.\d+\.self_attn\.([qk])_proj\.(weight|bias)")
 ROPE_FACTORS = "rope_freqs.weight"  # a table the config is made from, not a weight
 
 
-def hf_name(name: str) -> str:
+def hf_name(name: str, layer: Names) -> str:
     """The Hugging Face name of a GGUF tensor; a name we do not know stays itself and will be left over."""
     if match := _IN_BLOCK.fullmatch(name):
-        layer, part, ending = match.groups()
-        if part in _BLOCK:
-            return f"model.layers.{layer}.{_BLOCK[part]}.{ending}"
-    return _TOP.get(name, name)
+        number, part, ending = match.groups()
+        return next((f"model.layers.{number}.{hf}.{ending}" for hf, theirs in layer.values() if theirs == part), name)
+    stem, _, ending = name.rpartition(".")
+    return next((f"{hf}.{ending}" for hf, theirs in TOP.values() if theirs == stem), name)
 
 
 def unpermute(rows: torch.Tensor, heads: int) -> torch.Tensor:
@@ -56,12 +38,12 @@ def unpermute(rows: torch.Tensor, heads: int) -> torch.Tensor:
 
 
 class GGUFSource:
-    """A `TensorSource` over a GGUF file; `heads` and `kv_heads` as in its config."""
+    """A `TensorSource` over a GGUF file of a family; `heads` and `kv_heads` as in its config."""
 
-    def __init__(self, file: GGUFFile, heads: int, kv_heads: int, permuted: bool) -> None:
-        self._file = file
-        self._heads = {"q": heads, "k": kv_heads} if permuted else {}
-        self._names = {hf_name(n): n for n in file.tensors if n != ROPE_FACTORS}
+    def __init__(self, file: GGUFFile, arch: Arch, heads: int = 0, kv_heads: int = 0) -> None:
+        self._file, self._shift = file, arch.norm_shift
+        self._heads = {"q": heads, "k": kv_heads} if arch.interleaved else {}
+        self._names = {hf_name(n, arch.layer): n for n in file.tensors if n != ROPE_FACTORS}
 
     def names(self) -> frozenset[str]:
         """Hugging Face names of all weights in the file."""
@@ -72,8 +54,10 @@ class GGUFSource:
         return self._file.tensors[self._names[name]].shape
 
     def load(self, name: str) -> torch.Tensor:
-        """The tensor in Hugging Face row order."""
+        """The tensor in Hugging Face row order, norms without what Hugging Face adds to them."""
         tensor = self._file.load(self._names[name])
+        if self._shift and name.endswith("norm.weight"):
+            return tensor - self._shift
         heads = self._interleaved(name, tensor.shape[0])
         return unpermute(tensor, heads) if heads else tensor
 

@@ -10,10 +10,10 @@ from itertools import zip_longest
 
 import torch
 
+from forerun.arch import Arch, family_of
 from forerun.core.errors import LoadError
 from forerun.weights.source import StoredSource
 
-FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
 EMBEDDING, HEAD = "model.embed_tokens.weight", "lm_head.weight"
 _LAYER = "model.layers.0."
 _ATTENTION = f"{_LAYER}self_attn."
@@ -21,11 +21,11 @@ _ATTENTION = f"{_LAYER}self_attn."
 
 def settle(config: Mapping[str, object], source: StoredSource) -> tuple[dict[str, object], tuple[str, ...]]:
     """The config as the tensors say it, and what was changed and why; LoadError for a model without a head."""
-    settled = _Settled(config)
-    if settled.family in FAMILIES and EMBEDDING in source.names():
-        _head(settled, source)
-        _biases(settled, source.names())
-        _sizes(settled, source)
+    settled, arch = _Settled(config), family_of(config)
+    if arch and EMBEDDING in source.names():
+        _head(settled, arch, source)
+        _biases(settled, arch, source.names())
+        _sizes(settled, arch, source)
     return settled.config, tuple(settled.notes)
 
 
@@ -35,14 +35,6 @@ class _Settled:
     def __init__(self, config: Mapping[str, object]) -> None:
         self.config = dict(config)
         self.notes: list[str] = []
-
-    @property
-    def family(self) -> object:
-        """The model's family, if it is one of ours."""
-        got, classes = self.config.get("model_type"), self.config.get("architectures")
-        if got is None and isinstance(classes, list) and classes:
-            return next((f for f in FAMILIES if str(classes[0]).lower() in (f"{f}forcausallm", f"{f}model")), None)
-        return got
 
     def number(self, key: str) -> int | None:
         """A positive whole number of the config."""
@@ -57,8 +49,8 @@ class _Settled:
             self.config[key] = value
 
 
-def _head(settled: _Settled, source: StoredSource) -> None:
-    tied, there = settled.config.get("tie_word_embeddings"), HEAD in source.names()
+def _head(settled: _Settled, arch: Arch, source: StoredSource) -> None:
+    tied, there = settled.config.get("tie_word_embeddings", arch.tied or None), HEAD in source.names()
     if tied is True and there and not same_values(source, EMBEDDING, HEAD):
         settled.config["tie_word_embeddings"] = False
         settled.notes.append(
@@ -71,10 +63,10 @@ def _head(settled: _Settled, source: StoredSource) -> None:
         )
 
 
-def _biases(settled: _Settled, names: frozenset[str]) -> None:
+def _biases(settled: _Settled, arch: Arch, names: frozenset[str]) -> None:
     config = settled.config
-    qkv = config.get("attention_bias", settled.family == "qwen2")
-    out = config.get("attention_out_bias", qkv is True and settled.family != "qwen2")
+    qkv = config.get("attention_bias", arch.qkv_bias)
+    out = config.get("attention_out_bias", qkv is True and arch.o_follows)
     for key, said, parts in (
         ("attention_bias", qkv, ("q", "k", "v")),
         ("attention_out_bias", out, ("o",)),
@@ -90,27 +82,27 @@ def _biases(settled: _Settled, names: frozenset[str]) -> None:
             )
 
 
-def _sizes(settled: _Settled, source: StoredSource) -> None:
+def _sizes(settled: _Settled, arch: Arch, source: StoredSource) -> None:
     def shape(name: str) -> tuple[int, ...]:
         got = source.shape(name) if name in source.names() else ()
         return got if len(got) == 2 else (0, 0)
 
     rows, hidden = shape(EMBEDDING)
-    if rows and (settled.config.get("tie_word_embeddings") is True or shape(HEAD) == (rows, hidden)):
+    if rows and (settled.config.get("tie_word_embeddings", arch.tied) is True or shape(HEAD) == (rows, hidden)):
         settled.put("vocab_size", rows)
     inner = shape(f"{_LAYER}mlp.gate_proj.weight")[0]
     if inner and shape(f"{_LAYER}mlp.down_proj.weight")[1] == inner == shape(f"{_LAYER}mlp.up_proj.weight")[0]:
         settled.put("intermediate_size", inner)
-    _attention(settled, shape, source)
+    _attention(settled, arch, shape, source)
 
 
-def _attention(settled: _Settled, shape: Callable[[str], tuple[int, ...]], source: StoredSource) -> None:
+def _attention(settled: _Settled, arch: Arch, shape: Callable[[str], tuple[int, ...]], source: StoredSource) -> None:
     q, k = (shape(f"{_ATTENTION}{part}_proj.weight")[0] for part in "qk")
     heads, kv_heads = settled.number("num_attention_heads"), settled.number("num_key_value_heads")
     hidden, said = settled.number("hidden_size"), settled.number("head_dim")
     if not (q and k and heads and hidden):
         return
-    default = 128 if settled.family == "qwen3" else hidden // heads
+    default = arch.head_dim or hidden // heads
     norm = source.shape(f"{_ATTENTION}q_norm.weight") if f"{_ATTENTION}q_norm.weight" in source.names() else ()
     if len(norm) == 1:
         dim = norm[0]

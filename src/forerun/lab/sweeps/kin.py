@@ -47,7 +47,7 @@ def facts(bench: Bench) -> dict[str, Any]:
     return {
         "model": spec.name,
         "fingerprint": spec.fingerprint,
-        "family": config.family,
+        "family": config.arch.name,
         "vocab": spec.vocab_size,
         "tokenizer": None if words is None else words.tokenizer.fingerprint,
         "layers": spec.layers,

@@ -14,7 +14,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from forerun.arch import LAYER, QK_NORM
 from forerun.core.errors import SpecError, unknown
+from forerun.models.layer import shapes
 from forerun.models.rope import Rope
 
 Kind = Literal["eagle", "eagle3", "p-eagle", "mtp", "medusa"]
@@ -22,6 +24,9 @@ RECURRENT: tuple[Kind, ...] = ("eagle", "eagle3", "p-eagle", "mtp")
 KINDS: tuple[Kind, ...] = (*RECURRENT, "medusa")
 FORMATS = ("q4", "int8", "bf16", "f32")
 """What a head's matrices may be in memory on the native runtime; q4: the vocabulary's end in 4 bits, the rest int8."""
+
+NAMES = LAYER | QK_NORM
+"""Of a recurrent head's layers, which are Llama's or Qwen3's."""
 
 Shapes = dict[str, tuple[int, ...]]
 
@@ -148,30 +153,18 @@ class RecurrentConfig:
         return found
 
     def _layer(self, at: str, i: int) -> Shapes:
-        h, dim = self.hidden_size, self.head_dim
-        twice = 2 * h if i == 0 and self.kind in ("eagle3", "p-eagle") else h
-        rows = {"q": self.heads * dim, "k": self.kv_heads * dim, "v": self.kv_heads * dim}
-        found: Shapes = {f"{at}self_attn.{part}_proj.weight": (count, twice) for part, count in rows.items()}
-        if self.qkv_bias:
-            found |= {f"{at}self_attn.{part}_proj.bias": (count,) for part, count in rows.items()}
-        if self.qk_norm:
-            found |= {f"{at}self_attn.{part}_norm.weight": (dim,) for part in "qk"}
-        if self.o_bias:
-            found[f"{at}self_attn.o_proj.bias"] = (h,)
-        if self.mlp_bias:
-            inner = self.intermediate_size
-            found |= {f"{at}mlp.{part}_proj.bias": (n,) for part, n in (("gate", inner), ("up", inner), ("down", h))}
-        if i or self.kind != "eagle":
-            found[f"{at}input_layernorm.weight"] = (h,)
-        if twice != h:
-            found[f"{at}hidden_norm.weight"] = (h,)
-        return found | {
-            f"{at}self_attn.o_proj.weight": (h, self.heads * dim),
-            f"{at}post_attention_layernorm.weight": (h,),
-            f"{at}mlp.gate_proj.weight": (self.intermediate_size, h),
-            f"{at}mlp.up_proj.weight": (self.intermediate_size, h),
-            f"{at}mlp.down_proj.weight": (h, self.intermediate_size),
-        }
+        joins = i == 0 and self.kind in ("eagle3", "p-eagle")
+        found: Shapes = {f"{at}hidden_norm.weight": (self.hidden_size,)} if joins else {}
+        for role, (shape, biased) in shapes(self, NAMES if self.qk_norm else LAYER).items():
+            stem, (out, *columns) = f"{at}{NAMES[role][0]}", shape
+            if role == "attention_norm" and not i and self.kind == "eagle":
+                continue
+            if joins and role in ("q", "k", "v"):
+                columns = [2 * self.hidden_size]
+            found[f"{stem}.weight"] = (out, *columns)
+            if biased:
+                found[f"{stem}.bias"] = (out,)
+        return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,8 +19,7 @@ from forerun.models.heads.config import MedusaConfig, RecurrentConfig
 from forerun.models.heads.head import Head
 from forerun.models.heads.packed import pack_head, rows_of_end
 from forerun.models.heads.runner import HeadForward
-from forerun.models.native import Layers, Weights
-from forerun.models.rope import inv_freq
+from forerun.models.native import Layers, Weights, rotation
 from forerun.native import ext
 from forerun.native.packed import PackedModel
 from forerun.native.tuner import Forwards
@@ -67,13 +66,12 @@ class NativeRecurrent:
         c, net = self.config, ext.Program(ext.isa())
         mine, theirs = Weights(net, self._packed), Weights(net, self._target)
         layer = Layers(net, mine, c)
-        angles, scale = inv_freq(c.rope, c.head_dim, c.max_len)
-        net.rope(angles.numpy(), scale)
+        rotation(net, c.rope, c.head_dim, c.max_len)
         joined = net.buffer(c.hidden_size + (c.hidden_size if own or c.taps else c.features))
         source, norm = self._enter(net, mine, theirs, layer, joined, own)
         for i in range(c.layers):
             read, before = (source, norm) if i == 0 else (layer.x, mine.vector(f"{i}.attention_norm"))
-            layer(i, read, before, c.window(i) or 0)
+            layer(i, read, before, window=c.window(i) or 0)
         last = net.buffer(c.hidden_size)
         norm = mine.maybe("norm")
         if c.norm_output:

@@ -17,8 +17,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from forerun.core.errors import unknown
-from forerun.models.heads.config import FORMATS, MedusaConfig, RecurrentConfig
+from forerun.models.heads.config import FORMATS, NAMES, MedusaConfig, RecurrentConfig
 from forerun.models.heads.head import Head, Rows8, Stored
+from forerun.models.layout import PRODUCTS
 from forerun.models.packing import in_turn, pieces_of
 from forerun.native import ext
 from forerun.native.packed import Bytes, PackedModel, Writer
@@ -77,18 +78,17 @@ def _recurrent(packer: _Packer, c: RecurrentConfig) -> None:
         packer.maybe(name, key)
     for i in range(len(c.taps)):
         packer.maybe(f"fc_norm.{i}", f"fc_norm.{i}.weight")
+    order = in_turn(c.intermediate_size)
     for i in range(c.layers):
         at = f"layers.{i}."
-        packer.maybe(f"{i}.attention_norm", f"{at}input_layernorm.weight")
         packer.maybe(f"{i}.feature_norm", f"{at}hidden_norm.weight")
-        packer.joined(f"{i}.qkv", [f"{at}self_attn.{part}_proj" for part in "qkv"])
-        for part in "qk":
-            packer.maybe(f"{i}.{part}_norm", f"{at}self_attn.{part}_norm.weight")
-        packer.joined(f"{i}.o", [f"{at}self_attn.o_proj"])
-        packer.maybe(f"{i}.mlp_norm", f"{at}post_attention_layernorm.weight")
-        order = in_turn(c.intermediate_size)
-        packer.joined(f"{i}.gate_up", [f"{at}mlp.{part}_proj" for part in ("gate", "up")], order)
-        packer.joined(f"{i}.down", [f"{at}mlp.down_proj"], wide=len(order) // 2)
+        for role, (stem, _) in NAMES.items():
+            if role.endswith("norm"):
+                packer.maybe(f"{i}.{role}", f"{at}{stem}.weight")
+        for role, parts in PRODUCTS.items():
+            members = [f"{at}{NAMES[part][0]}" for part in parts]
+            wide = len(order) // 2 if role == "down" else None
+            packer.joined(f"{i}.{role}", members, order if role == "gate_up" else None, wide)
 
 
 def _medusa(packer: _Packer, c: MedusaConfig) -> None:

@@ -16,6 +16,7 @@ from forerun.models.heads import medusa, recurrent
 from forerun.models.heads.config import MedusaConfig, RecurrentConfig
 from forerun.models.heads.head import Head
 from forerun.models.heads.runner import HeadForward
+from forerun.models.layer import rotated
 from forerun.models.rope import tables
 
 
@@ -108,12 +109,6 @@ def the_end(head: Head, w: dict[str, Tensor], end: Tensor) -> Tensor:
     if head.own_end:
         return w[head.config.ends[0]]
     return end if head.words is None else end[head.words.to(end.device)]
-
-
-def rotated(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Queries or keys [T, heads, dim] turned by tables [T, 1, dim]."""
-    half = x.shape[-1] // 2
-    return x * cos + torch.cat([-x[..., half:], x[..., :half]], -1) * sin
 
 
 def _wanted(parts: Sequence[Part]) -> list[int]:

@@ -9,17 +9,16 @@ Qwen3-Next's names.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from forerun.models.heads.config import RecurrentConfig
+from forerun.models.heads.config import NAMES, RecurrentConfig
+from forerun.models.layer import Attend, Named, layer, norm
 
 Weights = Mapping[str, Tensor]
-Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]
-"""(layer, q [..., heads, dim], k and v [..., kv_heads, dim], not yet rotated) -> mixed [..., heads * dim]."""
 
 
 def lifted(w: Weights, c: RecurrentConfig, features: Tensor) -> Tensor:
@@ -47,13 +46,7 @@ def forward(w: Weights, c: RecurrentConfig, embedded: Tensor, feature: Tensor, a
         x = normed if c.norm_before_residual else feature
         read = torch.cat([norm(embedded, w["layers.0.input_layernorm.weight"], c.norm_eps), normed], -1)
     for i in range(c.layers):
-        at = f"layers.{i}."
-        if i:
-            read = norm(x, w[f"{at}input_layernorm.weight"], c.norm_eps)
-        x = x + _attention(w, c, i, read, attend)
-        y = norm(x, w[f"{at}post_attention_layernorm.weight"], c.norm_eps)
-        gate, up = (_linear(w, f"{at}mlp.{part}_proj", y) for part in ("gate", "up"))
-        x = x + _linear(w, f"{at}mlp.down_proj", F.silu(gate) * up)
+        x = layer(Named(w, f"layers.{i}.", c.norm_eps, NAMES), i, x, c.head_dim, attend, read=None if i else read)
     return norm(x, w["norm.weight"], c.norm_eps) if c.norm_output else x
 
 
@@ -62,19 +55,5 @@ def ending(w: Weights, c: RecurrentConfig, state: Tensor) -> Tensor:
     return norm(state, w["norm.weight"], c.norm_eps) if c.normed and not c.norm_output else state
 
 
-def _attention(w: Weights, c: RecurrentConfig, i: int, x: Tensor, attend: Attend) -> Tensor:
-    at = f"layers.{i}.self_attn."
-    joined = (_linear(w, f"{at}{part}_proj", x) for part in "qkv")
-    q, k, v = (part.view(*part.shape[:-1], -1, c.head_dim) for part in joined)
-    if c.qk_norm:
-        q, k = (norm(x, w[f"{at}{part}_norm.weight"], c.norm_eps) for x, part in ((q, "q"), (k, "k")))
-    return _linear(w, f"{at}o_proj", attend(i, q, k, v))
-
-
 def _linear(w: Weights, name: str, x: Tensor) -> Tensor:
     return F.linear(x, w[f"{name}.weight"], w.get(f"{name}.bias"))
-
-
-def norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
-    """RMS norm over the last dimension, in the weight's precision."""
-    return F.rms_norm(x.to(weight.dtype), weight.shape, weight, eps)
