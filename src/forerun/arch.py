@@ -135,7 +135,7 @@ _GEMMA3 = Arch(
     refused=("attn_logit_softcapping", "final_logit_softcapping", "use_bidirectional_attention"),
 )  # fmt: skip
 
-FAMILIES: Mapping[str, Arch] = {arch.name: arch for arch in (_LLAMA, _MISTRAL, _QWEN2, _QWEN3, _GEMMA3)}
+FAMILIES: dict[str, Arch] = {arch.name: arch for arch in (_LLAMA, _MISTRAL, _QWEN2, _QWEN3, _GEMMA3)}
 """Every family by Hugging Face's model_type."""
 
 GGUF: Mapping[str, tuple[Arch, ...]] = {

@@ -36,7 +36,7 @@ def random_head(config: HeadConfig, seed: int = 0, own_end: bool | None = None, 
         noise = torch.randn(shape, generator=draw)
         return 1 + 0.1 * noise if "norm" in name and len(shape) == 1 else noise * shape[-1] ** -0.5
 
-    tensors = {name: values(name, shape) for name, shape in config.shapes().items()}
+    tensors = {name: values(name, shape) for name, shape in sorted(config.shapes().items())}
     if own_end if own_end is not None else config.kind != "eagle":
         shape = (config.draft_vocab, config.hidden_size)
         tensors |= {name: torch.randn(shape, generator=draw) * sharp for name in config.ends}
