@@ -24,6 +24,8 @@ from forerun.core.options import Spec, build
 from forerun.core.plan import Plan
 from forerun.core.protocols import Drafter, Target, Verifier
 from forerun.core.vocabulary import PLAIN, Vocabulary
+from forerun.costs import prices
+from forerun.costs.prices import Prices
 from forerun.drafters.first_of import runs_model
 from forerun.drafters.names import CASCADES, DRAFTERS, HEADS, drafter_entry
 from forerun.drafters.specs import Limits, parts_of, split_plan
@@ -31,6 +33,7 @@ from forerun.engine.engine import Engine
 from forerun.engine.step import Parts
 from forerun.models.formats import as_dtype
 from forerun.models.opening import open_model, tokenizer_of, words_of
+from forerun.native import ext
 from forerun.targets.choice import KV, Choice, Dtype, Runtime, Weights, Wish, choose
 from forerun.targets.paged import PagedTarget
 from forerun.targets.threads import use_threads
@@ -39,9 +42,6 @@ from forerun.text.words import TextWords
 from forerun.verify.names import verifier
 from forerun.weights.parts import lone_gguf, part_names
 from forerun.weights.pull import resolve
-
-CPU_ROWS = 8
-"""Rows of a forward that cost a CPU little more than one: from here on each costs as much as it computes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +78,9 @@ class Config:
     """Most sequences that run at once."""
     reuse: bool = True
     """Remember what ended requests have read, for later ones that begin alike."""
+    costs: str = ""
+    """A file of what forwards of this model cost on this machine, by `forerun lab curve --out FILE`, by which trees are
+    grown; else the nearest of those that come with forerun counts."""
     timed: bool = True
     """Keep the time of each phase (on CUDA this waits for the device at each border)."""
 
@@ -132,8 +135,8 @@ def engine_over(base: Foundation, drafter: str, made: Drafter | None = None) -> 
     plan, limits, values = split_plan(spec)
     verify = verifier(config.verify)
     part = made or make_drafter(spec.name, values, base.target, base.words, config)
-    if limits.rows is None and choice_for(config).runtime == "native" and runs_model(part):
-        limits = replace(limits, rows=CPU_ROWS)
+    if limits.rows is None and runs_model(part):
+        limits = replace(limits, rows=prices_of(config, base.target).full or None)
     check_pairing(base.target, part, verify, plan)
     return Engine(
         Parts(base.target, part, verify, base.vocabulary),
@@ -233,6 +236,17 @@ def _told(model: Opened, path: Path) -> Opened:
     return model
 
 
+def prices_of(config: Config, target: Target) -> Prices:
+    """What the target's rows cost here: as a file says, else as was measured of the nearest machine and format. Of a
+    GPU nothing was, so its rows are free."""
+    if config.costs:
+        return prices.read(config.costs)
+    if config.device != "cpu":
+        return prices.FREE
+    format = target.runner.facts.dtype if isinstance(target, PagedTarget) else config.dtype
+    return prices.default(ext.isa() if ext.why_not() == "" else "portable", format)
+
+
 def make_clock(config: Config) -> Clock:
     """The stopwatch for this device."""
     if not config.timed:
@@ -250,14 +264,15 @@ def make_drafter(
         return cast(Drafter, cls(*cascade(name, options.of, target, words, config), options))
     if name == "model":
         draft, shared = draft_target(options.path, options.weights, target, words, config)
-        return cast(Drafter, cls(draft, options, share(draft, target), shared, target.spec.vocab_size))
+        spec, dear = target.spec, prices_of(config, target)
+        return cast(Drafter, cls(draft, options, share(draft, target), shared, spec.vocab_size, dear))
     if name in HEADS:
         from forerun import heads  # what reads a head's files is of no use without one
 
-        return heads.drafter(cls, name, options, target)
+        return heads.drafter(cls, name, options, target, prices_of(config, target))
     if name == "skip":
         first = shallow(target, options.layers)
-        return cast(Drafter, cls(first, options, share(first, target)))
+        return cast(Drafter, cls(first, options, share(first, target), prices=prices_of(config, target)))
     return cast(Drafter, cls(options))
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
 from forerun.core.errors import LoadError, SpecError
 from forerun.core.protocols import Drafter, Target
-from forerun.drafters.recurrent import LEVEL_ROWS_WHOLE, MIN_PROB_WHOLE, HeadOptions, LevelOptions
+from forerun.costs.prices import FREE, Prices
+from forerun.drafters.recurrent import HeadOptions
 from forerun.models.heads.head import Head
 from forerun.models.heads.opening import Fit, open_head
 from forerun.targets.paged import PagedTarget
@@ -21,7 +21,7 @@ from forerun.weights.safetensors import read_json
 _KV_TOKENS = 8192
 
 
-def drafter(cls: Callable[..., Any], name: str, options: HeadOptions, target: Target) -> Drafter:
+def drafter(cls: Callable[..., Any], name: str, options: HeadOptions, target: Target, prices: Prices = FREE) -> Drafter:
     """The drafter `cls` with the head that `options` name; LoadError for a head that does not fit the target."""
     fit = fit_of(target)
     head, notes = open_head(folder_of(name, options.path, fit), fit)
@@ -29,30 +29,20 @@ def drafter(cls: Callable[..., Any], name: str, options: HeadOptions, target: Ta
         raise SpecError(f"{options.path} holds a head of the kind {head.kind}: draft with -d {head.kind}:path=…")
     for note in notes:
         warnings.warn(note, stacklevel=2)
-    return beside(cls, head, options, target)
+    return beside(cls, head, options, target, prices)
 
 
-def beside(cls: Callable[..., Any], head: Head, options: HeadOptions, target: Target) -> Drafter:
-    """The drafter `cls` with `head`, run where the target runs."""
-    options = _priced(options, target)
+def beside(cls: Callable[..., Any], head: Head, options: HeadOptions, target: Target, prices: Prices = FREE) -> Drafter:
+    """The drafter `cls` with `head`, run where the target runs, whose rows have these prices."""
+    runner = runner_for(head, options, target)
+    level = runner.weight_bytes / target.spec.weight_bytes if target.spec.weight_bytes else 0.0
     pool = target.pool if isinstance(target, PagedTarget) else None
     made = cls(
-        runner_for(head, options, target), options, vocab=target.spec.vocab_size, layers=target.spec.layers,
+        runner, options, vocab=target.spec.vocab_size, layers=target.spec.layers,
         kv_tokens=pool.blocks * pool.block_size if pool else _KV_TOKENS, remember=pool is not None and pool.remember,
+        worth=options.worth(prices, level),
     )  # fmt: skip
     return cast(Drafter, made)
-
-
-def _priced(options: HeadOptions, target: Target) -> HeadOptions:
-    """The options with what a guess must be worth beside this target, where nobody said."""
-    packed = getattr(target.runner, "packed", None) if isinstance(target, PagedTarget) else None
-    if packed is None or set(packed.formats) <= {"f32", "bf16"}:
-        return options
-    if options.min_prob is None:
-        options = replace(options, min_prob=MIN_PROB_WHOLE)
-    if isinstance(options, LevelOptions) and options.level_rows is None:
-        options = replace(options, level_rows=LEVEL_ROWS_WHOLE)
-    return options
 
 
 def runner_for(head: Head, options: HeadOptions, target: Target) -> Any:

@@ -4,7 +4,8 @@ from typing import Literal
 import pytest
 
 from forerun.core.errors import SpecError
-from forerun.core.options import Spec, build
+from forerun.core.options import Spec, build, documented
+from forerun.core.params import SamplingParams
 
 
 @dataclass(frozen=True)
@@ -72,3 +73,16 @@ def test_options_are_known_where_the_source_is_gone(monkeypatch):
     found = documented(Plan)
     assert found["nodes"] == (256, "")
     assert set(found) == {"depth", "nodes", "width", "confidence", "signals"}
+
+
+def test_threads_read_descriptions_at_once():
+    """Python 3.11 raises SystemError where threads parse sources at the same time."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    from forerun.core.options import _field_texts
+
+    with ThreadPoolExecutor(8) as pool:
+        for _ in range(20):
+            _field_texts.cache_clear()
+            found = list(pool.map(lambda _: documented(SamplingParams), range(8)))
+            assert all(one == found[0] for one in found)

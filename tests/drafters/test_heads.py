@@ -14,6 +14,7 @@ from forerun.core.params import SamplingParams
 from forerun.core.plan import Plan
 from forerun.core.seq import Seq
 from forerun.core.work import Item
+from forerun.costs.prices import FREE
 from forerun.drafters.eagle import Eagle3Drafter, EagleDrafter
 from forerun.drafters.medusa import MedusaDrafter
 from forerun.drafters.mtp import MTPDrafter
@@ -49,7 +50,8 @@ def drafter(kind: str, vocab: int = VOCAB, kv_tokens: int = 1 << 12, draft_vocab
     head = random_head(config, seed=3)
     embedding, end = ends(vocab)
     runner = TorchMedusa(head, end) if kind == "medusa" else TorchRecurrent(head, embedding, end)
-    return CLASSES[kind](runner, CLASSES[kind].Options(**options), vocab=vocab, layers=2, kv_tokens=kv_tokens)
+    asked = CLASSES[kind].Options(**options)
+    return CLASSES[kind](runner, asked, vocab=vocab, layers=2, kv_tokens=kv_tokens, worth=asked.worth(FREE, 0.0))
 
 
 def holds(made) -> int:
@@ -166,7 +168,7 @@ def test_a_draft_takes_a_forward_a_level_and_no_more(kind, depth, monkeypatch):
 @pytest.mark.parametrize("kind", KINDS)
 def test_unlikely_guesses_are_left_out(kind):
     """By the head's own account: those that stay are those of the whole tree that are likely enough, and where a level
-    takes a forward, under a parent three times as likely."""
+    takes a forward, under a parent that promises a level and a row: here of one step, so its likelihood squared."""
     found = {}
     for least in (0.0, 0.1):
         levels = {"level_rows": 3.0} if kind in ("eagle", "eagle3", "mtp") else {}
@@ -182,8 +184,9 @@ def test_unlikely_guesses_are_left_out(kind):
     chances = {0: 1.0}
     for node in range(1, len(whole)):
         chances[node] = chances[whole.parents[node]] * whole.signals[node].confidence
-    grown = 0.3 if kind in ("eagle", "eagle3", "mtp") else 0.1  # three rows' worth, as asked for
-    stay = [n for n in chances if n and chances[n] >= 0.1 and chances[whole.parents[n]] >= grown]
+    level = 0.3 if kind in ("eagle", "eagle3", "mtp") else 0.0  # three rows' worth, as asked for
+    grown = (level + 0.1) ** 0.5 if level else 0.0
+    stay = [n for n in chances if n and chances[n] >= 0.1 and (chances[whole.parents[n]] >= grown)]
     likely = {tuple(whole.tokens[n] for n in whole.path(node)) for node in stay}
     assert {tuple(few.tokens[n] for n in few.path(node)) for node in range(1, len(few))} == likely
     assert 0 < len(likely) < whole.drafted

@@ -255,12 +255,14 @@ def test_321_the_time_of_answers_is_held_and_filled(corpus, tiny_folder, tmp_pat
 
     base = tiny_target(tiny_folder)
     source = SelfMade(Mix.parse(MIX), MIX)
-    at = perf_counter()
-    gather(
-        base, Corpus.begin(tmp_path, corpus.facts), source, MANNER, Budget(None, at + 0.8), lambda news: None, width=8
-    )
-    assert perf_counter() - at < 0.8 + 0.7
-    assert Corpus(tmp_path).learnt > 0
+    for seconds in (0.8, 3.2, 12.8):  # beside busy neighbours no conversation may end in the first
+        at, folder = perf_counter(), tmp_path / str(seconds)
+        until = Budget(None, at + seconds)
+        gather(base, Corpus.begin(folder, corpus.facts), source, MANNER, until, lambda news: None, width=8)
+        assert perf_counter() - at < 2 * seconds
+        if Corpus(folder).learnt:
+            break
+    assert Corpus(folder).learnt > 0
     empty, gone = Corpus.begin(tmp_path / "no", corpus.facts), Budget(None, perf_counter())
     with pytest.raises(SpecError, match=r"no conversation ends in the time.*give more --minutes"):
         gather(base, empty, source, MANNER, gone, lambda news: None, width=8)

@@ -38,6 +38,10 @@ ENGINE: Mapping[str, Mapping[str, Any]] = {
     "threads": {"type": int, "help": "CPU threads (as many as measure fastest, at most the cores to use)"},
     "max_len": {"type": int, "help": "context in tokens (the model's)"},
     "kv_tokens": {"type": int, "help": "memory for keys and values, in tokens"},
+    "costs": {
+        "metavar": "FILE",
+        "help": "what rows cost here, by forerun lab curve --out (the nearest known machine's)",
+    },
 }
 """Options of every command that runs a model: fields of `Config`, and how they are read."""
 SAMPLING = (

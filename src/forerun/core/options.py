@@ -12,6 +12,8 @@ import itertools
 import textwrap
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass
+from functools import cache
+from threading import Lock
 from types import UnionType
 from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
@@ -106,10 +108,16 @@ def documented(cls: type[Any]) -> dict[str, tuple[object, str]]:
     }
 
 
+_PARSES = Lock()
+"""Python 3.11 raises SystemError where threads parse sources at once."""
+
+
+@cache
 def _field_texts(cls: type[Any]) -> dict[str, str]:
     texts: dict[str, str] = {}
     try:
-        tree = ast.parse(textwrap.dedent(inspect.getsource(cls))).body[0]
+        with _PARSES:
+            tree = ast.parse(textwrap.dedent(inspect.getsource(cls))).body[0]
     except (OSError, TypeError, SyntaxError, IndexError):
         return texts
     for statement, after in itertools.pairwise(tree.body if isinstance(tree, ast.ClassDef) else []):

@@ -24,6 +24,7 @@ from forerun.core.plan import Plan
 from forerun.core.rows import DeadEnd, Rows
 from forerun.core.seq import Seq
 from forerun.core.work import Item
+from forerun.costs.prices import FREE_WORTH, Worth
 from forerun.trees.shape import Shape
 
 CONTENDERS = 64
@@ -33,8 +34,9 @@ CONTENDERS = 64
 class Growth:
     """A tree under `seq.last`, `b` being the sequence's place in the batch that the noise knows.
 
-    Of trees that are not drawn, guesses whose path is less likely than `least` are left out: their rows cost more than
-    they are worth. Below those less likely than `grown` nothing is grown, where that takes a forward.
+    Of trees that are not drawn, guesses are left out whose path is less likely than their row costs (`worth`). A level
+    is grown below a guess if what it promises, that this path stands and one more step as likely as its own steps, is
+    worth the level and a row.
     Two numberings meet here: nodes (all that were drawn or considered) and fed nodes (those the model has read).
     """
 
@@ -47,8 +49,7 @@ class Growth:
         plan: Plan,
         law: Law,
         shape: Shape | None = None,
-        least: float = 0.0,
-        grown: float = 0.0,
+        worth: Worth = FREE_WORTH,
     ) -> None:
         self.seq = seq
         self.law: Law = "chosen" if seq.params.greedy else law
@@ -59,12 +60,13 @@ class Growth:
         self._ranks: dict[int, tuple[int, ...]] = {0: ()}  # with a shape: each node's path of ranks
         self._width = width
         self._limit = plan.nodes
-        self._least = 0.0 if self._drawn or shape is not None else least
-        self._grown = max(plan.confidence, self._least, 0.0 if shape is not None else grown)
+        self._worth = worth if shape is None else FREE_WORTH
+        self._confidence = plan.confidence
         self._levels = min(depth, plan.nodes) if shape is None else min(depth, shape.depth)
         self._tokens = [seq.last]
         self._parents = [-1]
         self._scores = [0.0]  # log-probability of the path
+        self._depths = [0]
         self._q: dict[int, Tensor] = {}
         self._signals: dict[int, Signal] | None = {} if plan.signals else None
         self._fed: dict[int, int] = {}
@@ -171,19 +173,25 @@ class Growth:
             self._ranks[len(self._tokens)] = (*self._ranks[parent], rank)
         self._tokens.append(token)
         self._parents.append(parent)
+        self._depths.append(self._depths[parent] + 1)
         self._scores.append(self._scores[parent] + value)
 
     def _worth_feeding(self, level: Sequence[int]) -> list[int]:
         """The likeliest nodes of a level that more may grow below: not what ends the answer, nor a twin."""
         first = {(self._parents[node], self._tokens[node]): node for node in reversed(level)}
         alive = [
-            node
-            for node in sorted(first.values())
-            if self._tokens[node] not in self.seq.stop_ids and exp(self._scores[node]) >= self._grown
+            node for node in sorted(first.values()) if self._tokens[node] not in self.seq.stop_ids and self._pays(node)
         ]
         if self._shape is not None:
             return [node for node in alive if self._ranks[node] in self._shape.children]
         return sorted(alive, key=self._rank)[: self._width]
+
+    def _pays(self, node: int) -> bool:
+        """Whether a level below this node is worth its price."""
+        chance, level = exp(self._scores[node]), self._worth.level
+        promised = chance * exp(self._scores[node] / self._depths[node])
+        row = 0.0 if self._drawn else self._worth.row(2)
+        return chance >= self._confidence and (not level or promised >= level + row)
 
     def _rank(self, node: int) -> tuple[float, int]:
         """Likeliest first, older first among equals: a parent always stands before its children."""
@@ -193,8 +201,9 @@ class Growth:
         """What is drafted: everything drawn, or of what was considered the likeliest that the plan has room for."""
         nodes = list(range(len(self._tokens)))
         if not self._drawn:
-            nodes = sorted(sorted(nodes, key=self._rank)[: self._limit + 1])
-            nodes = [node for node in nodes if exp(self._scores[node]) >= self._least]
+            ranked = sorted(nodes, key=self._rank)[: self._limit + 1]
+            dear = (i for i, node in enumerate(ranked) if i and exp(self._scores[node]) < self._worth.row(i + 1))
+            nodes = sorted(ranked[: next(dear, len(ranked))])
         new = {node: place for place, node in enumerate(nodes)}
         parents = (-1, *(new[self._parents[node]] for node in nodes[1:]))
         law = self.law if len(nodes) > 1 else "chosen"

@@ -15,6 +15,7 @@ from forerun.core.noise import Noise
 from forerun.core.plan import Plan
 from forerun.core.rows import Rows
 from forerun.core.seq import Seq
+from forerun.costs.prices import FREE_WORTH, Worth
 from forerun.drafters.growth import Growth
 from forerun.drafters.marginal import grow_over
 from forerun.drafters.recurrent import HeadOptions
@@ -38,10 +39,11 @@ class MedusaDrafter:
         layers: int,
         kv_tokens: int = 0,
         remember: bool = True,
+        worth: Worth = FREE_WORTH,
     ) -> None:
         config = runner.head.config
         assert isinstance(config, MedusaConfig)
-        self.options, self.config = options, config
+        self.options, self.config, self._worth = options, config, worth
         self.laws: frozenset[Law] = frozenset({"chosen", options.law})
         self._shape = shape_of(options.tree) if options.tree else None
         self.taps = (layers,)
@@ -87,7 +89,7 @@ class MedusaDrafter:
             depth, state = min(plan.depth, seq.room, self.config.count), self._latest.get(seq)
             if depth > 0 and plan.nodes and state is not None:
                 options = self.options
-                growths.append(Growth(seq, b, depth, plan.width, plan, options.law, self._shape, options.least))
+                growths.append(Growth(seq, b, depth, plan.width, plan, options.law, self._shape, self._worth))
                 states.append(state)
         if growths:
             marginals = self._runner.forward(torch.stack(states))

@@ -23,6 +23,7 @@ from forerun.core.protocols import Target
 from forerun.core.rows import Rows
 from forerun.core.seq import Seq
 from forerun.core.work import Item
+from forerun.costs.prices import FREE, Prices, Worth
 from forerun.drafters.growth import Growth
 from forerun.drafters.ranges import number, whole
 from forerun.drafters.word_rows import WordRows
@@ -40,8 +41,8 @@ class ModelOptions:
     law: Law = "foreseen"
     """chosen: the likeliest tokens; foreseen: what the target would draw if it agreed; sampled, distinct: drawn."""
     level_cost: float | None = None
-    """What a forward of the draft model costs of the target's: nothing is grown below guesses whose path is less likely
-    than that, by the draft model's own account. None is its share of the bytes that the target reads."""
+    """What a forward of the draft model costs of the target's: a level is grown where it promises so much, by the draft
+    model's own account. None is its share of the bytes that the target reads."""
     chunk: int = 512
     """Tokens of a sequence's past that are read in one forward."""
 
@@ -73,11 +74,12 @@ class ModelDrafter:
         share: float = 0.0,
         words: Tensor | None = None,
         vocab: int = 0,
+        prices: Prices = FREE,
     ) -> None:
         self.target = target
         self.options = options or ModelOptions()
         self._words, self._vocab = words, vocab
-        self._grown_below = share if self.options.level_cost is None else self.options.level_cost
+        self._worth = Worth(prices, share if self.options.level_cost is None else self.options.level_cost)
         self.laws: frozenset[Law] = frozenset({"chosen", self.options.law})
         self._open: set[Seq] = set()
         self._grown: dict[Seq, Growth] = {}
@@ -116,7 +118,7 @@ class ModelDrafter:
         if depth <= 0 or plan.nodes == 0 or seq not in self._open:
             return None
         width = plan.width if self.target.spec.trees else 1
-        growth = Growth(seq, b, depth, width, plan, self.options.law, grown=self._grown_below)
+        growth = Growth(seq, b, depth, width, plan, self.options.law, worth=self._worth)
         unread = len(seq) - 1 - self.target.held(seq)
         return growth if self.target.reserve(seq, unread + growth.feeds) else None
 

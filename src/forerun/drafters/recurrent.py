@@ -19,6 +19,7 @@ from forerun.core.noise import Noise
 from forerun.core.plan import Plan
 from forerun.core.rows import Rows
 from forerun.core.seq import Seq
+from forerun.costs.prices import FREE_WORTH, Prices, Worth
 from forerun.drafters.growth import Growth
 from forerun.drafters.ranges import number, whole
 from forerun.drafters.slots import Slots
@@ -28,10 +29,6 @@ from forerun.models.heads.runner import RecurrentRunner
 from forerun.trees.named import shape_of
 
 BLOCK = 16
-MIN_PROB, MIN_PROB_WHOLE = 0.03, 0.2
-"""What a row of the target's forward costs, in tokens, beside weights of floats and of whole numbers."""
-LEVEL_ROWS, LEVEL_ROWS_WHOLE = 6.0, 3.0
-"""Rows of the target's forward that a level of the tree, a forward of the head, costs."""
 _NO_TREE = Tree((), ())
 
 
@@ -49,9 +46,8 @@ class HeadOptions:
     tree: str = ""
     """A static tree in the place of the growing one: eagle-25, medusa-63, chain-4, or a .json file of rank paths."""
     min_prob: float | None = None
-    """Guesses whose path is less likely than this, by the head's own account, are left out of a growing tree: a row of
-    the target's forward costs about that much of a token. None is 0.03, or 0.2 beside a target whose weights are whole
-    numbers, where rows cost more of a forward."""
+    """Guesses whose path is less likely than this, by the head's own account, are left out of a growing tree. None is
+    what each further row costs of the target's forward."""
 
     def __post_init__(self) -> None:
         if self.law not in ALL_LAWS:
@@ -61,10 +57,10 @@ class HeadOptions:
         if self.min_prob is not None:
             number(self, "min_prob", 0.0, 0.99)
 
-    @property
-    def least(self) -> float:
-        """`min_prob`, where nobody says for a target of floats."""
-        return MIN_PROB if self.min_prob is None else self.min_prob
+    def worth(self, prices: Prices, level: float) -> Worth:
+        """How likely a guess must be where a forward of the head costs `level` of the target's. Here a tree takes one
+        forward, whatever its depth."""
+        return Worth(prices, 0.0, self.min_prob)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,29 +80,28 @@ class ReadingOptions(HeadOptions):
         whole(self, "window", 0, 1 << 20)
         whole(self, "sinks", 0, 1 << 10)
 
-    @property
-    def grown(self) -> float:
-        """What a guess must be as likely as for a level to be grown below it: levels cost nothing more."""
-        return 0.0
-
 
 @dataclass(frozen=True, slots=True)
 class LevelOptions(ReadingOptions):
     """Of a head whose every level takes a forward. SpecError for values out of range."""
 
     level_rows: float | None = None
-    """Rows of the target's forward that a forward of the head costs as much as: a level is grown below guesses that are
-    so many times as likely as `min_prob`. None is 6, or 3 beside whole-number weights."""
+    """Rows of the target's forward that a forward of the head costs as much as: a level is grown where it promises so
+    much. None is its share of the bytes that the target reads."""
 
     def __post_init__(self) -> None:
         ReadingOptions.__post_init__(self)
         if self.level_rows is not None:
             number(self, "level_rows", 0.0, 1000.0)
 
-    @property
-    def grown(self) -> float:
-        """What a guess must be as likely as for a level to be grown below it."""
-        return self.least * (LEVEL_ROWS if self.level_rows is None else self.level_rows)
+    def worth(self, prices: Prices, level: float) -> Worth:
+        """As above, and what a level must promise."""
+        row = prices.mean_row if self.min_prob is None else self.min_prob
+        if self.level_rows is not None:
+            level = self.level_rows * row
+        elif self.min_prob is not None and prices.mean_row:
+            level *= row / prices.mean_row  # in the prices that were said
+        return Worth(prices, level, self.min_prob)
 
 
 class RecurrentDrafter:
@@ -127,10 +122,11 @@ class RecurrentDrafter:
         layers: int,
         kv_tokens: int,
         remember: bool = True,
+        worth: Worth = FREE_WORTH,
     ) -> None:
         config = runner.head.config
         assert isinstance(config, RecurrentConfig)
-        self.options, self.config = options, config
+        self.options, self.config, self._worth = options, config, worth
         self.laws: frozenset[Law] = frozenset({"chosen", options.law})
         self._shape = shape_of(options.tree) if options.tree else None
         self.taps = config.taps or (layers,)
@@ -174,7 +170,7 @@ class RecurrentDrafter:
         if depth <= 0 or plan.nodes == 0 or seq not in self._slots:
             return None
         options = self.options
-        growth = Growth(seq, b, depth, plan.width, plan, options.law, self._shape, options.least, options.grown)
+        growth = Growth(seq, b, depth, plan.width, plan, options.law, self._shape, self._worth)
         return growth if self._slots.room(seq, growth.feeds) else None
 
     def _grow(self, growths: Sequence[Growth], noise: Noise) -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from forerun.core.draft import Law
 from forerun.core.protocols import Target
+from forerun.costs.prices import FREE, Prices
 from forerun.drafters.model import ModelDrafter, ModelOptions, checked
 from forerun.drafters.ranges import whole
 
@@ -43,5 +44,7 @@ class SkipDrafter(ModelDrafter):
     name = "skip"
     Options = SkipOptions
 
-    def __init__(self, shallow: Target, options: SkipOptions | None = None, share: float = 0.0) -> None:
-        super().__init__(shallow, (options or SkipOptions()).of_model(), share)
+    def __init__(
+        self, shallow: Target, options: SkipOptions | None = None, share: float = 0.0, prices: Prices = FREE
+    ) -> None:
+        super().__init__(shallow, (options or SkipOptions()).of_model(), share, prices=prices)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from forerun.core.errors import SpecError, unknown
@@ -40,7 +40,8 @@ def split_plan(spec: Spec) -> tuple[Plan, Limits, dict[str, object]]:
     if spec.name in CASCADES:
         wanted |= _widest(spec, wanted)
     given = {**wanted, **{key: value for key, value in spec.values.items() if key in shared}}
-    limits = build(Limits, {key: given.pop(key) for key in documented(Limits) if key in given}, spec.name)
+    names = [field.name for field in fields(Limits) if field.name in given]
+    limits = build(Limits, {name: given.pop(name) for name in names}, spec.name)
     own_values = {key: value for key, value in spec.values.items() if key not in shared}
     plan = build(Plan, given, spec.name)
     if tree and plan.width < shape.width:

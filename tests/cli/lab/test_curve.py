@@ -5,7 +5,7 @@ import json
 import pytest
 
 from forerun.cli.main import main
-from forerun.core.curve import CostCurve
+from forerun.costs.curve import CostCurve
 from forerun.lab.run import load_result
 
 SHORT = ("--rows", "1,4", "--context", "16", "--repeats", "2", "--threads", "1")

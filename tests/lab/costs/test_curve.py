@@ -5,8 +5,8 @@ from collections import Counter
 
 import pytest
 
-from forerun.core.curve import CostCurve, Point
 from forerun.core.errors import CapacityError, SpecError
+from forerun.costs.curve import CostCurve, Point
 from forerun.lab.bandwidth import Bandwidth
 from forerun.lab.costs.curve import MOST_ROWS, Grid, Samples, measure
 from forerun.lab.costs.curve_view import figures, view

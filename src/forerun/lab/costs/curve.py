@@ -16,13 +16,13 @@ from statistics import median
 from time import perf_counter
 from typing import Any, Literal, get_args
 
-from forerun.core.curve import CostCurve, Point
 from forerun.core.draft import Tree
 from forerun.core.errors import BrokenInvariant, CapacityError, SpecError, unknown
 from forerun.core.params import SamplingParams
 from forerun.core.protocols import Target
 from forerun.core.seq import Seq
 from forerun.core.work import Item, Work
+from forerun.costs.curve import CostCurve, Point
 
 Feed = Literal["chain", "tree", "prompt"]
 """How rows are fed: guessed one after another, as a binary tree, or as certain tokens with one row of logits."""

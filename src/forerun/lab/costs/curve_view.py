@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Any
 
-from forerun.core.curve import Point
+from forerun.costs.curve import Point
 from forerun.lab.bandwidth import Bandwidth
 from forerun.lab.costs.curve import Grid, Samples
 from forerun.lab.run import Answers

@@ -11,8 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from statistics import median
 
-from forerun.core.curve import Point
 from forerun.core.protocols import Target
+from forerun.costs.curve import Point
 from forerun.lab.costs.curve import Grid, measure
 
 CANDIDATES = {40: 1.0, 48: 1.05, 50: 1.07, 56: 1.1, 60: 1.13}

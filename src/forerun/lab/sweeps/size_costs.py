@@ -15,10 +15,10 @@ from statistics import median
 from typing import Any, cast
 
 from forerun.assemble import draft_target, shallow
-from forerun.core.curve import Point
 from forerun.core.errors import SpecError
 from forerun.core.options import Spec
 from forerun.core.protocols import Target
+from forerun.costs.curve import Point
 from forerun.drafters.specs import split_plan
 from forerun.lab.bench import Bench
 from forerun.lab.costs.curve import Grid, measure

@@ -26,6 +26,13 @@ from forerun.native.tuner import Forwards
 from forerun.native.vocab import NativeVocabulary
 
 
+def bytes_read(packed: PackedModel, target: PackedModel) -> int:
+    """Bytes of a head that a forward reads whole, and of the target's own head where it serves."""
+    own = {name: entry.nbytes for name, entry in packed.entries.items() if name != "embedding"}
+    ends = any(name.endswith(".end") for name in own)
+    return sum(own.values()) + (0 if ends else target.matrix("head").nbytes)
+
+
 class NativeRecurrent:
     """A `RecurrentRunner` beside a packed target; `format` of the head's matrices is one of FORMATS."""
 
@@ -38,6 +45,10 @@ class NativeRecurrent:
         self._packed = pack_head(head, format, lambda ids: rows_of_end(target, ids))
         self._kv_format = "f32" if format == "f32" else "bf16"
         self._programs = {own: self._program(own) for own in (False, True)}
+
+    @property
+    def weight_bytes(self) -> int:
+        return bytes_read(self._packed, self._target)
 
     def open(self, blocks: int, block_size: int) -> int:
         c = self.config
@@ -146,6 +157,10 @@ class NativeMedusa:
         self._packed = pack_head(head, format, lambda ids: rows_of_end(target, ids))
         self._net = self._program()
         self._memory = ext.KV(1, 1, 2, 1, "f32")  # nothing is kept; a forward wants a place all the same
+
+    @property
+    def weight_bytes(self) -> int:
+        return bytes_read(self._packed, self._target)
 
     def forward(self, features: Tensor) -> Tensor:
         rows = np.ascontiguousarray(features.numpy(), np.float32)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 import torch.nn.functional as F
@@ -34,6 +34,10 @@ class TorchRecurrent:
         self._w = on_device(head, self._dtype, self._device)
         self._embedding = self._w.get("embed_tokens.weight", embedding)
         self._end = the_end(head, self._w, end)
+
+    @property
+    def weight_bytes(self) -> int:
+        return bytes_read(self._w, [self._end])
 
     def open(self, blocks: int, block_size: int) -> int:
         c, most = self.config, blocks * block_size
@@ -89,6 +93,10 @@ class TorchMedusa:
         else:
             self._ends = [the_end(head, self._w, end)]
 
+    @property
+    def weight_bytes(self) -> int:
+        return bytes_read(self._w, self._ends)
+
     @torch.inference_mode()
     def forward(self, features: Tensor) -> Tensor:
         features = features.to(self._ends[0].device, self._ends[0].dtype)
@@ -97,6 +105,12 @@ class TorchMedusa:
             for i in range(self.config.count)
         ]
         return torch.stack(rows, 1).float()
+
+
+def bytes_read(w: Mapping[str, Tensor], ends: Sequence[Tensor]) -> int:
+    """Bytes of a head that a forward reads whole, and of the vocabulary's ends that it uses."""
+    read = [value for name, value in w.items() if name != "embed_tokens.weight" and not name.endswith("lm_head.weight")]
+    return sum(value.numel() * value.element_size() for value in (*read, *ends))
 
 
 def on_device(head: Head, dtype: torch.dtype, device: torch.device | str) -> dict[str, Tensor]:

@@ -32,6 +32,11 @@ class RecurrentRunner(Protocol):
         """What makes distributions of its rows."""
         ...
 
+    @property
+    def weight_bytes(self) -> int:
+        """Bytes that a forward reads whole: the head's, and the target's own head where it serves."""
+        ...
+
     def open(self, blocks: int, block_size: int) -> int:
         """Take memory for keys and values and return its bytes; called once, first. CapacityError if it cannot be."""
         ...
@@ -57,6 +62,11 @@ class MedusaRunner(Protocol):
     @property
     def vocabulary(self) -> Vocabulary:
         """What makes distributions of its rows."""
+        ...
+
+    @property
+    def weight_bytes(self) -> int:
+        """As above."""
         ...
 
     def forward(self, features: Tensor) -> Tensor:

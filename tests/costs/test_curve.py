@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forerun.core.curve import CostCurve, Point
 from forerun.core.errors import LoadError, SpecError
+from forerun.costs.curve import CostCurve, Point
 
 sizes = st.integers(1, 1 << 20)
 times = st.floats(0, 1e6, exclude_min=True, allow_subnormal=True)
