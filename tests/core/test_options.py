@@ -61,16 +61,18 @@ def test_options_are_known_where_the_source_is_gone(monkeypatch):
     """A package is changed under a training of an hour: what options mean is then unknown, not what they are."""
     import inspect
 
-    from forerun.core.options import documented
+    from forerun.core.options import _field_texts
     from forerun.core.plan import Plan
 
     assert documented(Plan)["depth"][1]
+    _field_texts.cache_clear()
 
     def gone(cls):
         raise OSError("could not find class definition")
 
     monkeypatch.setattr(inspect, "getsource", gone)
     found = documented(Plan)
+    _field_texts.cache_clear()
     assert found["nodes"] == (256, "")
     assert set(found) == {"depth", "nodes", "width", "confidence", "signals"}
 
