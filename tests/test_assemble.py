@@ -503,7 +503,7 @@ def test_212_engines_apart_answer_at_once_in_threads_as_each_alone(models, runti
     from forerun.testing.heads import random_config, random_head
     from forerun.train.made import MadeHead
 
-    base = foundation(Config(str(models["folder"]), runtime=runtime))
+    base = foundation(Config(str(models["folder"]), runtime=runtime, costs="free"))
     rows, width = base.target.runner.facts.vocab_rows, base.target.spec.hidden_size
     heads = [MadeHead(random_head(random_config(kind, rows, width), seed=3)) for kind in ("eagle3", "medusa", "mtp")]
     prompts = ["one two three one two three", "three two", "one"]

@@ -80,7 +80,7 @@ class Config:
     """Remember what ended requests have read, for later ones that begin alike."""
     costs: str = ""
     """A file of what forwards of this model cost on this machine, by `forerun lab curve --out FILE`, by which trees are
-    grown; else the nearest of those that come with forerun counts."""
+    grown; `free` lets rows cost nothing. Else the nearest of those that come with forerun counts."""
     timed: bool = True
     """Keep the time of each phase (on CUDA this waits for the device at each border)."""
 
@@ -135,7 +135,7 @@ def engine_over(base: Foundation, drafter: str, made: Drafter | None = None) -> 
     plan, limits, values = split_plan(spec)
     verify = verifier(config.verify)
     part = made or make_drafter(spec.name, values, base.target, base.words, config)
-    if limits.rows is None and runs_model(part):
+    if limits.rows is None and choice_for(config).runtime == "native" and runs_model(part):
         limits = replace(limits, rows=prices_of(config, base.target).full or None)
     check_pairing(base.target, part, verify, plan)
     return Engine(
@@ -239,9 +239,9 @@ def _told(model: Opened, path: Path) -> Opened:
 def prices_of(config: Config, target: Target) -> Prices:
     """What the target's rows cost here: as a file says, else as was measured of the nearest machine and format. Of a
     GPU nothing was, so its rows are free."""
-    if config.costs:
+    if config.costs not in ("", "free"):
         return prices.read(config.costs)
-    if config.device != "cpu":
+    if config.costs or config.device != "cpu":
         return prices.FREE
     format = target.runner.facts.dtype if isinstance(target, PagedTarget) else config.dtype
     return prices.default(ext.isa() if ext.why_not() == "" else "portable", format)

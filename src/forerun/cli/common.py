@@ -40,7 +40,7 @@ ENGINE: Mapping[str, Mapping[str, Any]] = {
     "kv_tokens": {"type": int, "help": "memory for keys and values, in tokens"},
     "costs": {
         "metavar": "FILE",
-        "help": "what rows cost here, by forerun lab curve --out (the nearest known machine's)",
+        "help": "what rows cost here, by forerun lab curve --out; free: nothing (the nearest known machine's)",
     },
 }
 """Options of every command that runs a model: fields of `Config`, and how they are read."""

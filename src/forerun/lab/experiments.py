@@ -1,4 +1,5 @@
-"""The experiments whose results files can be shown, by name: each module has `view(figures)`."""
+"""The experiments whose results files can be shown, by name: each module has `view(figures)`. Sweeps in the common form
+need no entry."""
 
 from __future__ import annotations
 
@@ -15,9 +16,6 @@ EXPERIMENTS = {
     "shape": "forerun.lab.shape_view",
     "tree": "forerun.lab.tree_view",
     "phases": "forerun.lab.phases_view",
-    "batch": "forerun.lab.sweeps.points",
-    "context": "forerun.lab.sweeps.points",
-    "temperature": "forerun.lab.sweeps.points",
     "weights": "forerun.lab.sweeps.weights",
     "size": "forerun.lab.sweeps.size",
     "lossless": "forerun.lab.lossless",
@@ -36,7 +34,9 @@ EXPERIMENTS = {
 
 def views(experiment: str, figures: Mapping[str, Any]) -> list[View]:
     """What a result of this experiment shows; SpecError for one that is not known."""
-    if experiment not in EXPERIMENTS:
+    swept = "forerun.lab.sweeps.points" if "axis" in figures and "sets" in figures else None
+    module = EXPERIMENTS.get(experiment, swept)
+    if module is None:
         raise unknown("experiment", experiment, EXPERIMENTS)
-    found: list[View] = import_module(EXPERIMENTS[experiment]).view(figures)
+    found: list[View] = import_module(module).view(figures)
     return found

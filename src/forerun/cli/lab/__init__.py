@@ -8,46 +8,24 @@ examples:
 from __future__ import annotations
 
 import argparse
+from importlib import import_module
+from pkgutil import iter_modules
 from types import ModuleType
 
-from forerun.cli.lab import (
-    advise,
-    batch,
-    check,
-    context,
-    curve,
-    domains,
-    endpoint,
-    lossless,
-    phases,
-    report,
-    shape,
-    size,
-    temperature,
-    trace,
-    tree,
-    weights,
-)
 from forerun.cli.tell import add_common
 
-EXPERIMENTS: dict[str, ModuleType] = {
-    "advise": advise,
-    "curve": curve,
-    "domains": domains,
-    "shape": shape,
-    "tree": tree,
-    "phases": phases,
-    "batch": batch,
-    "context": context,
-    "temperature": temperature,
-    "weights": weights,
-    "size": size,
-    "lossless": lossless,
-    "endpoint": endpoint,
-    "trace": trace,
-    "report": report,
-    "check": check,
-}
+_FIRST = (
+    "advise", "curve", "domains", "shape", "tree", "phases", "batch", "context", "temperature", "weights", "size",
+    "lossless", "endpoint", "trace", "report", "check",
+)  # fmt: skip
+"""The order in which help lists experiments; others follow."""
+_NAMES = sorted(
+    {module.name for module in iter_modules(__path__)} - {"common"},
+    key=lambda name: (_FIRST.index(name) if name in _FIRST else len(_FIRST), name),
+)
+EXPERIMENTS: dict[str, ModuleType] = {name: import_module(f"{__name__}.{name}") for name in _NAMES}
+"""Every module of this folder is one, a command of its own: its docstring is the help, `add` gives its options, `run`
+does it. One with `SWEEP = True` is a preset of `lab sweep`, too."""
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -64,6 +42,8 @@ def add(parser: argparse.ArgumentParser) -> None:
         )
         add_common(command)
         module.add(command)
+        if name == "sweep":
+            command.set_defaults(sweeps={name: other for name, other in EXPERIMENTS.items() if hasattr(other, "SWEEP")})
 
 
 def run(args: argparse.Namespace) -> int:

@@ -15,6 +15,8 @@ from pathlib import Path
 
 from forerun.cli.lab import common
 
+SWEEP = True
+
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Options."""

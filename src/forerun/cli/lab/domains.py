@@ -17,6 +17,8 @@ import argparse
 
 from forerun.cli.lab import common
 
+SWEEP = True
+
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Options."""

@@ -63,7 +63,8 @@ def run(args: argparse.Namespace) -> int:
     workloads = common.chosen_workloads(args)
     if args.quick:
         workloads = [work.take(1) for work in workloads]
-    with common.session(args, "lossless", workloads=workloads, drafters=args.drafter or ()) as (bench, run):
+    free = {} if args.costs else {"costs": "free"}  # what is not drafted, since it does not pay, is not proven either
+    with common.session(args, "lossless", workloads=workloads, drafters=args.drafter or (), **free) as (bench, run):
         drafters = list(dict.fromkeys(args.drafter or default_drafters(bench.target.spec.layers)))
         figures, samples = run_lossless(bench, run, drafters, workloads, setup)
         said = answers(bench, drafters, workloads, setup)

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from forerun.lab.sweeps.passes import Loader
     from forerun.workloads.workload import Workload
 
+SWEEP = True
+
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Options."""

@@ -14,6 +14,8 @@ import argparse
 
 from forerun.cli.lab import common
 
+SWEEP = True
+
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Options."""

@@ -19,6 +19,8 @@ from forerun.core.errors import SpecError
 
 DEPTH, ROWS = 6, 16
 
+SWEEP = True
+
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Options."""

@@ -20,15 +20,16 @@ from forerun.core.errors import CapacityError, SpecError
 from forerun.core.options import Spec
 from forerun.drafters.specs import split_plan
 from forerun.engine.scheduler import HEADROOM
-from forerun.lab.bench import AGAIN, PLAIN, Bench
+from forerun.lab.arms import Arm
+from forerun.lab.bench import Bench
 from forerun.lab.domains import data
-from forerun.lab.paired import Asked, LogFor, Samples, Unit, opening, rounded
+from forerun.lab.paired import Asked, LogFor, Samples, opening, rounded
 from forerun.lab.run import Answers, Run
 from forerun.lab.sample import Sample
 from forerun.lab.shapes import is_random
 from forerun.lab.stats import FEWEST
 from forerun.lab.sweeps.groups import Group, measure_groups
-from forerun.lab.sweeps.points import point, sweep
+from forerun.lab.sweeps.points import answers_of, run_points
 from forerun.targets.paged import BLOCK_SIZE
 from forerun.workloads.workload import Workload
 
@@ -77,28 +78,22 @@ def run_batch(
     log: LogFor | None = None,
 ) -> tuple[dict[str, Any], Samples]:
     """The figures and what they come from, at each batch size. SpecError if a prompt is too long for the context."""
-    arms = [bench.plain(), bench.plain(AGAIN), *(bench.arm(spec) for spec in drafters)]
     prompts = _prompts(bench, workloads, int(asked.params["max_tokens"]))
     name = workloads[0].name if len(workloads) == 1 else "mixed"
-    points: list[dict[str, Any]] = []
-    units: list[Unit] = []
-    for size in sizes:
+
+    def ask(size: int, key: str, arms: Sequence[Arm]) -> Samples:
         groups = batches(prompts, size, asked.rounds, asked.seed)
-        samples = measure_groups(run, arms, groups, asked, key=f"batch {size}", workload=name, log=log)
-        found = point(size, samples, drafters)
-        found["batches"] = len({group.name for group in groups})
+        return measure_groups(run, arms, groups, asked, key=key, workload=name, log=log)
+
+    figures, samples = run_points(bench, run, "batch", sizes, drafters, ask)
+    for found in figures["sets"][name]["points"]:
+        here = Samples([unit for unit in samples.units if unit.point == found["value"]])
+        found["batches"] = len({unit.prompt for unit in here.units})
         for arm, f in found["arms"].items():
-            f["filled"] = rounded(filled(samples.arm(arm)), 3)
-        points.append(found)
-        units += samples.at(size).units
-    figures = {
-        "axis": "batch",
-        "sets": {name: sweep(points, drafters)},
-        "memory_mb": dict(bench.grown_mb),
-        "kv_tokens": bench.base.config.kv_tokens,
-        "notes": [told(points)],
-    }
-    return figures, Samples(units)
+            f["filled"] = rounded(filled(here.arm(arm)), 3)
+    del figures["left_out"]  # a prompt that is too long is refused
+    more = {"kv_tokens": bench.base.config.kv_tokens, "notes": [told(figures["sets"][name]["points"])]}
+    return figures | more, samples
 
 
 def told(points: Sequence[Mapping[str, Any]]) -> str:
@@ -147,10 +142,5 @@ def answers(
     bench: Bench, sizes: Sequence[int], drafters: Sequence[str], works: Sequence[Workload], asked: Asked
 ) -> Answers:
     """The five answers of such a run."""
-    return Answers(
-        relative_to=f"{PLAIN} decoding of the same batch through the same engine, batch by batch in turn",
-        batch=", ".join(map(str, sizes)),
-        stack=bench.stack,
-        data=f"mixed in every batch: {data(works, asked)}",
-        shape="; ".join(drafters) or "none",
-    )
+    plain = "of the same batch through the same engine, batch by batch in turn"
+    return answers_of(bench, drafters, plain, f"mixed in every batch: {data(works, asked)}", ", ".join(map(str, sizes)))

@@ -17,11 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from forerun.core.errors import LoadError, SpecError
-from forerun.lab.bench import AGAIN, PLAIN, Bench
-from forerun.lab.paired import Asked, LogFor, Samples, Unit
+from forerun.lab.arms import Arm
+from forerun.lab.bench import Bench
+from forerun.lab.paired import Asked, LogFor, Samples
 from forerun.lab.run import Answers, Run
 from forerun.lab.sweeps.groups import Group, measure_groups
-from forerun.lab.sweeps.points import point, sweep
+from forerun.lab.sweeps.points import answers_of, run_points
 from forerun.workloads.suites import SUITES, suite
 from forerun.workloads.workload import Prompt, Workload
 
@@ -132,7 +133,6 @@ def run_context(
     log: LogFor | None = None,
 ) -> tuple[dict[str, Any], Samples]:
     """The figures and what they come from: at each length `pieces` prompts, `asked.rounds` times."""
-    arms = [bench.plain(), bench.plain(AGAIN), *(bench.arm(spec) for spec in drafters)]
     groups = {
         size: [
             Group(f"piece {part + 1}", (cutter.prompt(size, part, pieces),), round, first=part)
@@ -141,25 +141,19 @@ def run_context(
         ]
         for size in sizes
     }
-    points: list[dict[str, Any]] = []
-    units: list[Unit] = []
-    for size in sizes:
-        samples = measure_groups(run, arms, groups[size], asked, key=f"context {size}", workload=cutter.name, log=log)
-        points.append(point(size, samples, drafters))
-        units += samples.at(size).units
-    sets = {cutter.name: sweep(points, drafters)}
-    return {"axis": "context", "sets": sets, "memory_mb": dict(bench.grown_mb)}, Samples(units)
+
+    def ask(size: int, key: str, arms: Sequence[Arm]) -> Samples:
+        return measure_groups(run, arms, groups[size], asked, key=key, workload=cutter.name, log=log)
+
+    figures, samples = run_points(bench, run, "context", sizes, drafters, ask)
+    del figures["left_out"]  # prompts are cut to fit
+    return figures, samples
 
 
 def answers(bench: Bench, text: LongText, pieces: int, drafters: Sequence[str], asked: Asked) -> Answers:
     """The five answers of such a run."""
     p = asked.params
     how = f"temperature {p['temperature']:g}, seed {p['seed']}" if p.get("temperature") else "greedy"
-    return Answers(
-        relative_to=f"{PLAIN} decoding through the same engine, prompt by prompt in turn",
-        batch="1",
-        stack=bench.stack,
-        data=f"{text.name} ({text.digest}), {pieces} pieces of each length with a question; {p['max_tokens']} tokens "
-        f"an answer, end of text suppressed, {how}, {asked.rounds} rounds",
-        shape="; ".join(drafters) or "none",
-    )
+    cut = f"{text.name} ({text.digest}), {pieces} pieces of each length with a question"
+    ends = f"{p['max_tokens']} tokens an answer, end of text suppressed, {how}, {asked.rounds} rounds"
+    return answers_of(bench, drafters, "through the same engine, prompt by prompt in turn", f"{cut}; {ends}")

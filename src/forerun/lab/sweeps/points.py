@@ -2,20 +2,25 @@
 
     {"axis": "batch", "sets": {name: {"points": [{"value", "noise", "arms"}], "crosses": {arm: value or null}}}}
 
+A new axis is one file of cli/lab, a command and a preset of `lab sweep --over`: options, values, and what is asked at
+each of them (threads.py is the shortest).
+
 A set is a collection of prompts that is never pooled with another. Speed-ups are against plain decoding at the same
 point, never across points: between two points lie minutes, and the machine's mood.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from forerun.lab.bench import AGAIN, PLAIN
+from forerun.lab.arms import Arm
+from forerun.lab.bench import AGAIN, PLAIN, Bench
 from forerun.lab.looping import with_gains
-from forerun.lab.paired import Samples, arm_figures, noise, noise_figures, rounded
+from forerun.lab.paired import Samples, Unit, arm_figures, noise, noise_figures, rounded
+from forerun.lab.run import Answers, Run
 from forerun.lab.views import Chart, Note, Series, Table, View, interval, number
 
 
@@ -32,6 +37,37 @@ AXES = {
     "context": Axis("tokens of the prompt", True),
     "temperature": Axis("temperature", False),
 }
+"""Those that need more to be said than their name; others are drawn on a plain axis under it."""
+
+
+def run_points(
+    bench: Bench,
+    run: Run,
+    axis: str,
+    values: Sequence[Any],
+    drafters: Sequence[str],
+    ask: Callable[[Any, str, Sequence[Arm]], Samples],
+) -> tuple[dict[str, Any], Samples]:
+    """The figures of an axis and what they come from. At each value `ask(value, key, arms)` has the arms answer, plain
+    decoding twice and every drafter; `key` sets the units of this value apart."""
+    arms = [bench.plain(), bench.plain(AGAIN), *(bench.arm(spec) for spec in drafters)]
+    points: dict[str, list[dict[str, Any]]] = {}
+    units: list[Unit] = []
+    left_out: tuple[str, ...] = ()
+    for value in values:
+        samples = ask(value, f"{axis} {value:g}", arms)
+        for name in dict.fromkeys(unit.workload for unit in samples.units):
+            points.setdefault(name, []).append(point(value, samples.of(name), drafters))
+        units += samples.at(value).units
+        left_out = samples.left_out
+    sets = {name: sweep(found, drafters) for name, found in points.items()}
+    figures = {"axis": axis, "sets": sets, "memory_mb": dict(bench.grown_mb), "left_out": list(left_out)}
+    return figures, Samples(units, left_out)
+
+
+def answers_of(bench: Bench, drafters: Sequence[str], how: str, data: str, batch: str = "1") -> Answers:
+    """The five answers of a sweep; `how` the arms were set beside one another."""
+    return Answers(f"{PLAIN} decoding {how}", batch, bench.stack, data, "; ".join(drafters) or "none")
 
 
 def point(value: float, samples: Samples, names: Sequence[str]) -> dict[str, Any]:
@@ -66,7 +102,7 @@ def crosses(points: Sequence[Mapping[str, Any]], name: str) -> float | None:
 
 def view(figures: Mapping[str, Any]) -> list[View]:
     """For each set a table, where the arms cross, and charts of speed-up and of tokens a second."""
-    axis = AXES[figures["axis"]]
+    axis = AXES.get(figures["axis"], Axis(figures["axis"], False))
     views: list[View] = []
     for name, found in figures["sets"].items():
         views += [*_table(name, figures["axis"], found["points"]), *crossings(figures["axis"], found)]

@@ -10,12 +10,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from forerun.lab.bench import AGAIN, PLAIN, Bench
+from forerun.lab.arms import Arm, EngineArm
+from forerun.lab.bench import Bench
 from forerun.lab.domains import data
-from forerun.lab.paired import Asked, LogFor, Samples, Unit, measure
+from forerun.lab.paired import Asked, LogFor, Samples, measure
 from forerun.lab.run import Answers, Run
 from forerun.lab.sweeps.groups import placed
-from forerun.lab.sweeps.points import point, sweep
+from forerun.lab.sweeps.points import answers_of, run_points
 from forerun.workloads.workload import Workload
 
 KEPT = frozenset({"chosen", "foreseen"})
@@ -34,32 +35,17 @@ def run_temperature(
 ) -> tuple[dict[str, Any], Samples]:
     """The figures and what they come from, at each temperature, each workload apart. Draws have the seed
     `asked.seed`."""
-    made = {spec: bench.arm(spec) for spec in drafters}
-    arms = [bench.plain(), bench.plain(AGAIN), *made.values()]
-    points: dict[str, list[dict[str, Any]]] = {work.name: [] for work in workloads}
-    units: list[Unit] = []
-    left_out: tuple[str, ...] = ()
-    for value in values:
+    keeps: dict[str, bool] = {}
+
+    def ask(value: float, key: str, arms: Sequence[Arm]) -> Samples:
+        keeps.update(
+            {arm.name: arm.engine.parts.drafter.laws <= KEPT for arm in arms[2:] if isinstance(arm, EngineArm)}
+        )
         here = replace(asked, params=drawn(asked.params, value, top_p, asked.seed))
-        key = f"temperature {value:g}"
-        samples = measure(bench, run, arms, workloads, here, key=key, log=placed(log, key))
-        for name, found in points.items():
-            if samples.of(name).units:
-                found.append(point(value, samples.of(name), drafters))
-        units += samples.at(value).units
-        left_out = samples.left_out
-    sets = {name: sweep(found, drafters) for name, found in points.items() if found}
-    keeps = {spec: arm.engine.parts.drafter.laws <= KEPT for spec, arm in made.items()}
-    figures = {
-        "axis": "temperature",
-        "top_p": top_p,
-        "keeps_text": keeps,
-        "sets": sets,
-        "memory_mb": dict(bench.grown_mb),
-        "left_out": list(left_out),
-        "notes": notes(sets, keeps),
-    }
-    return figures, Samples(units, left_out)
+        return measure(bench, run, arms, workloads, here, key=key, log=placed(log, key))
+
+    figures, samples = run_points(bench, run, "temperature", values, drafters, ask)
+    return figures | {"top_p": top_p, "keeps_text": keeps, "notes": notes(figures["sets"], keeps)}, samples
 
 
 def drawn(params: Mapping[str, Any], temperature: float, top_p: float, seed: int) -> dict[str, Any]:
@@ -96,10 +82,5 @@ def answers(
 ) -> Answers:
     """The five answers of such a run."""
     how = f"temperatures {', '.join(f'{value:g}' for value in values)}, top-p {top_p:g}, seed {asked.seed}"
-    return Answers(
-        relative_to=f"{PLAIN} decoding through the same engine at the same temperature, prompt by prompt in turn",
-        batch="1",
-        stack=bench.stack,
-        data=data(works, asked).replace("greedy", how),
-        shape="; ".join(drafters) or "none",
-    )
+    plain = "through the same engine at the same temperature, prompt by prompt in turn"
+    return answers_of(bench, drafters, plain, data(works, asked).replace("greedy", how))

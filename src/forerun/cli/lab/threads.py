@@ -1,0 +1,60 @@
+"""How many CPU threads should it run on, and does that change which drafter pays?
+
+For each number: tokens a second, speed-up with its interval and where it is not above 1 any more, beside plain decoding
+on as many. Without --threads the engine itself measures how many are fastest, as it goes.
+
+examples:
+  forerun lab threads --counts 1,2,4 -d ngram -d eagle3 --weights int8 --out measured/threads.json"""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from forerun.cli.lab import common
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from forerun.lab.arms import Arm
+    from forerun.lab.paired import Samples
+
+SWEEP = True
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Options."""
+    from forerun.lab.defaults import DRAFTERS, SWEEP_PROMPTS, SWEEP_TOKENS, SWEEP_WORKLOADS
+
+    parser.add_argument("--counts", metavar="N,…", help="numbers of threads (halves of the cores to use)")
+    common.add_drafters(parser, DRAFTERS)
+    common.add_data(parser, SWEEP_WORKLOADS, SWEEP_PROMPTS, SWEEP_TOKENS)
+    common.add_engine(parser, without=("threads",))
+    common.add_output(parser, log=True)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Measure and tell."""
+    from forerun.assemble import choice_for
+    from forerun.lab.domains import data
+    from forerun.lab.paired import measure
+    from forerun.lab.sweeps.groups import placed
+    from forerun.lab.sweeps.points import answers_of, run_points
+    from forerun.native import ext, tuner
+    from forerun.targets.threads import use_threads
+
+    most = 1 if ext.why_not() else ext.cores()
+    counts = tuner.steps(most) if args.counts is None else sorted(set(common.numbers("--counts", args.counts)))
+    drafters, works, asked = common.chosen_drafters(args), common.chosen_workloads(args), common.asked(args)
+    with (
+        common.session(args, "threads", workloads=works, drafters=drafters) as (bench, run),
+        common.step_log(args) as log,
+    ):
+
+        def ask(count: int, key: str, arms: Sequence[Arm]) -> Samples:
+            use_threads(count, choice_for(bench.base.config))
+            return measure(bench, run, arms, works, asked, key=key, log=placed(log, key))
+
+        figures, samples = run_points(bench, run, "threads", counts, drafters, ask)
+        said = answers_of(bench, drafters, "on as many threads, prompt by prompt in turn", data(works, asked))
+        return common.deliver(args, run, bench.provenance(), said, figures, samples.to_json())
