@@ -53,7 +53,7 @@ def in_turn(names, cases):
 
 @in_turn(["kind"], product(KINDS))
 def test_the_text_is_plain_decoding_s(kind, runtime, model, tmp_path):
-    options = {"runtime": runtime, "kv_tokens": 2048, "reuse": False}
+    options = {"runtime": runtime, "kv_tokens": 2048, "reuse": False, "costs": "free"}
     asks = [{"temperature": 0.0}, {"temperature": 0.9, "seed": 7}, {"temperature": 1.0, "top_p": 0.8, "seed": 8}]
     path = folder_of(tmp_path, kind)
     with forerun.load(model, **options) as engine:
@@ -71,7 +71,7 @@ def test_the_text_is_plain_decoding_s(kind, runtime, model, tmp_path):
 @in_turn(["kind", "cascade"], product(["eagle3", "p-eagle"], ["first_of", "mixed"]))
 def test_a_lookup_and_a_head_in_one_request(runtime, cascade, kind, model, tmp_path):
     path = folder_of(tmp_path, kind)
-    options = {"runtime": runtime, "kv_tokens": 2048, "reuse": False}
+    options = {"runtime": runtime, "kv_tokens": 2048, "reuse": False, "costs": "free"}
     asks = [{"temperature": 0.0}, {"temperature": 0.9, "seed": 7}]
     with forerun.load(model, **options) as engine:
         want = [[r.choices[0].token_ids for r in engine.generate_batch(PROMPTS, max_tokens=30, **ask)] for ask in asks]
@@ -187,7 +187,8 @@ def test_texts_longer_than_the_head_learnt_share_their_beginning_and_stay_right(
     head = torch.randint(0, 250, (40,), generator=torch.Generator().manual_seed(4)).tolist()
     found = {}
     for reuse in (True, False):
-        with forerun.load(model, f"eagle3:path={path}", runtime=runtime, kv_tokens=512, reuse=reuse) as engine:
+        options = {"runtime": runtime, "kv_tokens": 512, "reuse": reuse, "costs": "free"}
+        with forerun.load(model, f"eagle3:path={path}", **options) as engine:
             slots, answers = engine.parts.drafter._slots, []
             for most in (4, 100, 4, 100):
                 prompts = [[*head, 1, 2], [*head, 9, 1, 2], [*head, 3]]

@@ -98,6 +98,7 @@ ENGINE = {
     "--threads": (["1"], lambda engine: torch.get_num_threads(), 1),
     "--max-len": (["64"], lambda engine: engine.parts.target.spec.max_len, 64),
     "--kv-tokens": (["512"], lambda engine: engine.parts.target.pool.blocks, 32),
+    "--costs": (["free", "-d", "skip:layers=1"], lambda engine: engine.parts.drafter._worth.prices.forward(99), 1.0),
 }
 SAMPLING = {
     "--max-tokens": ("3", 3), "--temperature": ("0.5", 0.5), "--top-p": ("0.5", 0.5), "--top-k": ("4", 4),

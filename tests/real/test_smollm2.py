@@ -116,7 +116,7 @@ def test_291_bfloat16_says_what_float32_says_where_that_is_sure(exact, runtime):
 
 @pytest.mark.parametrize(
     ("drafter", "least"),
-    [("ngram", 30), ("suffix:width=2,nodes=10,factor=2", 30), ("skip:layers=6", 1), ("prediction", 50)],
+    [("ngram", 30), ("suffix:width=2,nodes=10,factor=2", 30), ("skip:layers=6,rows=64", 1), ("prediction", 50)],
 )
 def test_every_chosen_draft_gives_plain_decoding_s_text(plain, drafter, least):
     base, prompts, answers = plain
