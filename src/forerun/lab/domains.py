@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from forerun.lab import columns
 from forerun.lab.arms import Arm
 from forerun.lab.bench import AGAIN, PLAIN, Bench
 from forerun.lab.looping import with_gains
 from forerun.lab.paired import Asked, LogFor, Samples, arm_figures, measure, noise, noise_figures
 from forerun.lab.run import Answers, Run
-from forerun.lab.views import Chart, Note, Series, Table, View, interval, number
+from forerun.lab.views import Chart, Note, Series, Table, View, interval, measured
 from forerun.workloads.workload import Workload
 
 ANSWER = (
@@ -103,47 +104,22 @@ def noise_note(floor: Mapping[str, Any] | None) -> Note:
     return Note(f"noise floor (plain decoding against itself): {interval(floor, 3)}{mood}")
 
 
+COLUMNS = (
+    columns.MS, columns.SPEEDUP, columns.VERDICT, columns.ANSWER, columns.TAU, columns.ACCEPTED,
+    columns.Column("drafted", lambda f: f"{f['drafted']:,}"), columns.share("draft share", "draft_share"), columns.SAME,
+)  # fmt: skip
+
+
 def _table(name: str, found: Mapping[str, Any]) -> Table:
-    heads = (
-        "arm",
-        "ms/token",
-        "speed-up",
-        "verdict",
-        "whole answer",
-        "tau",
-        "accepted",
-        "drafted",
-        "draft share",
-        "same text",
-    )
-    rows = []
-    for arm, f in found["arms"].items():
-        rate = "-" if f["acceptance"] is None else f"{f['acceptance']:.0%}"
-        rows.append(
-            (
-                arm,
-                number(f["ms_per_token"]),
-                interval(f["speedup"]),
-                f["verdict"] or "-",
-                interval(f["speedup_answer"]),
-                number(f["tau"]),
-                rate,
-                f"{f['drafted']:,}",
-                "-" if f["draft_share"] is None else f"{f['draft_share']:.0%}",
-                f"{f['same_text']} of {f['answers']}",
-            )
-        )
-    return Table(f"{name}: {found['prompts']} prompts, noise {interval(found['noise'], 3)}", heads, tuple(rows))
+    title = f"{name}: {found['prompts']} prompts, noise {interval(found['noise'], 3)}"
+    return columns.table(title, ("arm",), [((arm,), f) for arm, f in found["arms"].items()], COLUMNS)
 
 
 def _chart(workloads: Mapping[str, Any]) -> Chart:
-    names = tuple(workloads)
     arms = dict.fromkeys(arm for found in workloads.values() for arm in found["arms"] if arm != PLAIN)
-    series = []
-    for arm in arms:
-        speeds = [workloads[name]["arms"][arm]["speedup"] or {} for name in names]
-        ys, lows, highs = (tuple(speed.get(key) for speed in speeds) for key in ("value", "low", "high"))
-        series.append(Series(arm, names, ys, lows, highs))
+    series = [
+        measured(arm, list(workloads), [found["arms"][arm]["speedup"] for found in workloads.values()]) for arm in arms
+    ]
     return Chart("bars", "Speed-up over plain decoding", "", "times", tuple(series), level=1.0)
 
 

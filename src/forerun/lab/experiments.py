@@ -1,5 +1,5 @@
-"""The experiments whose results files can be shown, by name: each module has `view(figures)`. Sweeps in the common form
-need no entry."""
+"""The experiments whose results files can be shown, by name: each module has `view(figures)`, or the function that is
+named behind it. Sweeps in the common form need no entry."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ EXPERIMENTS = {
     "advise": "forerun.lab.advice.show",
     "advice": "forerun.lab.advice_view",
     "endpoint": "forerun.lab.endpoint",
-    "memory": "forerun.lab.memory_view",
-    "neighbours": "forerun.lab.neighbours_view",
-    "noise": "forerun.lab.noise_view",
-    "perplexity": "forerun.lab.perplexity_view",
-    "rows": "forerun.lab.rows_view",
-    "synthesis": "forerun.lab.synthesis_view",
+    "memory": "forerun.lab.bench_views:memory",
+    "neighbours": "forerun.lab.bench_views:neighbours",
+    "noise": "forerun.lab.bench_views:noise",
+    "perplexity": "forerun.lab.bench_views:perplexity",
+    "rows": "forerun.lab.bench_views:rows",
+    "synthesis": "forerun.lab.bench_views:synthesis",
     "peers": "forerun.lab.peers",
 }
 
@@ -38,5 +38,6 @@ def views(experiment: str, figures: Mapping[str, Any]) -> list[View]:
     module = EXPERIMENTS.get(experiment, swept)
     if module is None:
         raise unknown("experiment", experiment, EXPERIMENTS)
-    found: list[View] = import_module(module).view(figures)
+    path, _, name = module.partition(":")
+    found: list[View] = getattr(import_module(path), name or "view")(figures)
     return found

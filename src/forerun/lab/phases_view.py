@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from forerun.lab import columns
 from forerun.lab.bench import PLAIN
 from forerun.lab.costs.stopwatch import PHASES
 from forerun.lab.domains import noise_note
@@ -128,20 +129,13 @@ def _seldom(found: Found | None) -> str | None:
 
 
 def _depths(title: str, found: Found | None) -> Table:
-    heads = ("depth", "verify cost", "predicted", "measured", "median prompt", "verdict", "tau")
-    rows = [
-        (
-            str(at["depth"]),
-            number(at["verify_cost"], 3),
-            number(at["predicted"]),
-            number(at["measured"]),
-            interval(at["speedup"]),
-            at["verdict"] or "-",
-            number(at["tau"]),
-        )
-        for at in (found["depths"] if found else ())
-    ]
-    return Table(title, heads, tuple(rows))
+    return columns.table(title, (), [((), at) for at in (found["depths"] if found else ())], DEPTHS)
+
+
+DEPTHS = (
+    columns.word("depth", "depth"), columns.of("verify cost", "verify_cost", 3), columns.of("predicted", "predicted"),
+    columns.of("measured", "measured"), columns.ratio("median prompt", "speedup"), columns.VERDICT, columns.TAU,
+)  # fmt: skip
 
 
 def _price(name: str, drafters: Mapping[str, Found]) -> Table:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from forerun.lab import columns
 from forerun.lab.domains import noise_note
 from forerun.lab.looping import with_gains
 from forerun.lab.views import Chart, Note, Series, Table, View, interval, number
@@ -35,23 +36,12 @@ def _probed(found: Mapping[str, Any] | None) -> str:
 
 
 def _table(title: str, found: Mapping[str, Any]) -> list[View]:
-    heads = ("sweep", "shape", "ms/token", "speed-up", "verdict", "tau", "rows/pass")
     points = [("default", found["default"])]
     points += [(said, point) for key, said in SWEEPS for point in found[key]]
     points += [("probed nodes", found["auto_nodes"])] if found["auto_nodes"] else []
-    rows = [
-        (
-            sweep,
-            _shape(point),
-            number(point["ms_per_token"]),
-            interval(point["speedup"]),
-            point["verdict"] or "-",
-            number(point["tau"]),
-            number(point["rows_per_pass"], 1),
-        )
-        for sweep, point in points
-    ]
-    return with_gains(Table(title, heads, tuple(rows)), [point for _, point in points])
+    rows = [((sweep, _shape(point)), point) for sweep, point in points]
+    shown = (columns.MS, columns.SPEEDUP, columns.VERDICT, columns.TAU, columns.of("rows/pass", "rows_per_pass", 1))
+    return with_gains(columns.table(title, ("sweep", "shape"), rows, shown), [point for _, point in points])
 
 
 def _shape(point: Mapping[str, Any]) -> str:
@@ -61,20 +51,18 @@ def _shape(point: Mapping[str, Any]) -> str:
 
 
 def _pairs(title: str, pairs: list[Mapping[str, Any]]) -> Table:
-    heads = ("equal", "chain", "tree", "rows/pass", "tau, tree over chain", "speed, tree over chain", "verdict")
-    rows = [
-        (
-            pair["equal"],
-            pair["chain"],
-            pair["tree"],
-            f"{number(pair['chain_rows_per_pass'], 1)} and {number(pair['tree_rows_per_pass'], 1)}",
-            interval(pair["tau"], 3),
-            interval(pair["speed"], 3),
-            pair["verdict"] or "-",
-        )
-        for pair in pairs
-    ]
-    return Table(f"{title}: what branching adds", heads, tuple(rows))
+    rows = [((pair["equal"], pair["chain"], pair["tree"]), pair) for pair in pairs]
+    return columns.table(f"{title}: what branching adds", ("equal", "chain", "tree"), rows, PAIRS)
+
+
+PAIRS = (
+    columns.Column(
+        "rows/pass", lambda f: f"{number(f['chain_rows_per_pass'], 1)} and {number(f['tree_rows_per_pass'], 1)}"
+    ),
+    columns.ratio("tau, tree over chain", "tau", 3),
+    columns.ratio("speed, tree over chain", "speed", 3),
+    columns.VERDICT,
+)
 
 
 def _sentences(found: Mapping[str, Any]) -> Iterator[str]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from forerun.lab import columns
 from forerun.lab.domains import noise_note
 from forerun.lab.looping import with_gains
-from forerun.lab.views import Note, Table, View, interval, number
+from forerun.lab.views import Note, Table, View, number
 
 Found = Mapping[str, Any]
 
@@ -55,15 +56,11 @@ def _best(figures: Found) -> str:
 
 
 def _clock(name: str, found: Found) -> Table:
-    rows = [
-        (
-            arm,
-            number(each["tau"], 2),
-            interval(each["speedup"]),
-            str(each["verdict"]),
-            f"{each['same_text']}/{each['answers']}",
-        )
-        for arm, each in found["arms"].items()
-    ]
     title = f"{name}: by the clock, on {found['prompts']} prompts that the tree was not chosen by"
-    return Table(title, ("arm", "tau", "speed-up", "verdict", "same text"), tuple(rows))
+    return columns.table(title, ("arm",), [((arm,), each) for arm, each in found["arms"].items()], CLOCK)
+
+
+CLOCK = (
+    columns.TAU, columns.SPEEDUP, columns.word("verdict", "verdict"),
+    columns.Column("same text", lambda f: f"{f['same_text']}/{f['answers']}"),
+)  # fmt: skip

@@ -37,6 +37,12 @@ class Series:
     highs: tuple[float | None, ...] | None = None
 
 
+def measured(name: str, xs: Sequence[X], found: Sequence[Mapping[str, Any] | None]) -> Series:
+    """Values with their intervals, as figures have them; a gap where there is none."""
+    ys, lows, highs = (tuple((each or {}).get(key) for each in found) for key in ("value", "low", "high"))
+    return Series(name, tuple(xs), ys, lows, highs)
+
+
 @dataclass(frozen=True, slots=True)
 class Chart:
     """Series over one axis; `level` is a line to compare with, as 1 for a speed-up; `log_x` doubles at each tick."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from forerun.lab import columns
 from forerun.lab.domains import noise_note
-from forerun.lab.looping import WHOLE, with_gains
-from forerun.lab.views import Chart, Note, Series, Table, View, interval, number
+from forerun.lab.looping import with_gains
+from forerun.lab.views import Chart, Note, Series, Table, View, interval
 
 LISTED, DRAWN = 8, 12  # candidates in the table and in the chart; the file has all
 
@@ -57,37 +58,30 @@ def _notes(name: str, found: Mapping[str, Any]) -> list[Note]:
 
 
 def _live_table(name: str, found: Mapping[str, Any]) -> Table:
-    rows = [
-        (
-            arm,
-            number(f["ms_per_token"]),
-            interval(f["speedup"]),
-            interval(f["speedup_total"]),
-            f["verdict_total"] or "-",
-            interval(f.get("speedup_answer")),
-        )
-        for arm, f in found["arms"].items()
-    ]
-    heads = ("measured", "ms/token", "speed-up (median)", "in all", "verdict of that", WHOLE)
     live = found["live"]
     title = f"{name}: {live['prompts']} prompts, rounds {live['rounds']}, noise {interval(found['noise'], 3)}"
-    return Table(title, heads, tuple(rows))
+    return columns.table(title, ("measured",), [((arm,), f) for arm, f in found["arms"].items()], LIVE)
+
+
+LIVE = (
+    columns.MS,
+    columns.ratio("speed-up (median)", "speedup"),
+    columns.ratio("in all", "speedup_total"),
+    columns.Column("verdict of that", lambda f: f["verdict_total"] or "-"),
+    columns.ANSWER,
+)
 
 
 def _expected(name: str, found: Mapping[str, Any]) -> Table:
-    rows = [
-        (
-            e["spec"],
-            number(e["speedup"]),
-            number(e["tau"]),
-            number(e["draft_ms_per_token"], 3),
-            number(e["rows_per_step"]),
-            str(e["answers"]),
-        )
-        for e in found["candidates"][:LISTED]
-    ]
     title = f"{name}: expected from {found['prompts']} answers, the best of {len(found['candidates'])}"
-    return Table(title, ("candidate", "speed-up", "tau", "draft ms/token", "rows/step", "answers"), tuple(rows))
+    return columns.table(title, (), [((), each) for each in found["candidates"][:LISTED]], EXPECTED)
+
+
+EXPECTED = (
+    columns.word("candidate", "spec"), columns.of("speed-up", "speedup"), columns.TAU,
+    columns.of("draft ms/token", "draft_ms_per_token", 3), columns.of("rows/step", "rows_per_step"),
+    columns.word("answers", "answers"),
+)  # fmt: skip
 
 
 def _chart(name: str, found: Mapping[str, Any]) -> Chart:

@@ -16,12 +16,13 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
+from forerun.lab import columns
 from forerun.lab.arms import Arm
 from forerun.lab.bench import AGAIN, PLAIN, Bench
 from forerun.lab.looping import with_gains
 from forerun.lab.paired import Samples, Unit, arm_figures, noise, noise_figures, rounded
 from forerun.lab.run import Answers, Run
-from forerun.lab.views import Chart, Note, Series, Table, View, interval, number
+from forerun.lab.views import Chart, Note, Series, Table, View, interval, measured
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,37 +115,31 @@ def view(figures: Mapping[str, Any]) -> list[View]:
     return views
 
 
+COLUMNS = (
+    columns.MS, columns.RATE, columns.SPEEDUP, columns.VERDICT, columns.TAU, columns.ACCEPTED,
+    columns.of("first ms", "first_ms", 0), columns.SAME,
+)  # fmt: skip
+
+
 def _table(name: str, axis: str, points: Sequence[Mapping[str, Any]]) -> list[View]:
-    more = tuple(key for key in ("filled",) if key in points[0]["arms"][PLAIN])
-    heads = (axis, "arm", "ms/token", "tokens/s", "speed-up", "verdict", "tau", "accepted", "first ms", "same text")
+    plain = points[0]["arms"][PLAIN]
+    shown = (*COLUMNS, *(columns.share(key, key) for key in ("filled",) if key in plain))
+    again = {"speed-up": lambda floor: interval(floor, 3), "verdict": _mood}
     rows, figures = [], list[Mapping[str, Any] | None]()
     for found in points:
-        floor = found["noise"]
-        mood = "-" if floor is None else "quiet" if floor["calm"] else "NOT quiet"
         for arm, f in found["arms"].items():
-            rows.append((*_row(f"{found['value']:g}", arm, f), *(f"{f[key]:.0%}" for key in more)))
+            rows.append((f"{found['value']:g}", arm, *(column.tell(f) for column in shown)))
             figures.append(f)
             if arm == PLAIN:
-                empty = ("-",) * (len(heads) - 6 + len(more))
-                rows.append((f"{found['value']:g}", AGAIN, "-", "-", interval(floor, 3), mood, *empty))
+                cells = (again.get(column.head, lambda floor: "-")(found["noise"]) for column in shown)
+                rows.append((f"{found['value']:g}", AGAIN, *cells))
                 figures.append(None)
-    title = f"{name}: {points[0]['arms'][PLAIN]['prompts']} units at {points[0]['value']:g}"
-    return with_gains(Table(title, heads + more, tuple(rows)), figures)
+    title = f"{name}: {plain['prompts']} units at {points[0]['value']:g}"
+    return with_gains(Table(title, (axis, "arm", *(column.head for column in shown)), tuple(rows)), figures)
 
 
-def _row(value: str, arm: str, f: Mapping[str, Any]) -> tuple[str, ...]:
-    return (
-        value,
-        arm,
-        number(f["ms_per_token"]),
-        number(f["tokens_per_s"], 1),
-        interval(f["speedup"]),
-        f["verdict"] or "-",
-        number(f["tau"]),
-        "-" if f["acceptance"] is None else f"{f['acceptance']:.0%}",
-        number(f["first_ms"], 0),
-        f"{f['same_text']} of {f['answers']}",
-    )
+def _mood(floor: Mapping[str, Any] | None) -> str:
+    return "-" if floor is None else "quiet" if floor["calm"] else "NOT quiet"
 
 
 def crossings(axis: str, found: Mapping[str, Any]) -> list[Note]:
@@ -181,8 +176,7 @@ def _charts(name: str, axis: Axis, points: Sequence[Mapping[str, Any]]) -> list[
         found = [point["arms"][arm] for point in points]
         rates.append(Series(arm, xs, tuple(f["tokens_per_s"] for f in found)))
         if arm != PLAIN:
-            ys, lows, highs = (tuple((f["speedup"] or {}).get(k) for f in found) for k in ("value", "low", "high"))
-            speeds.append(Series(arm, xs, ys, lows, highs))
+            speeds.append(measured(arm, xs, [f["speedup"] for f in found]))
     title = f"{name}: speed-up over plain decoding"
     return [
         Chart("lines", title, axis.label, "times", tuple(speeds), level=1.0, log_x=axis.log_x),

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from forerun.core.errors import SpecError
+from forerun.lab import columns
 from forerun.lab.bench import AGAIN, PLAIN, Bench
 from forerun.lab.domains import noise_note
 from forerun.lab.looping import with_gains
@@ -21,7 +22,7 @@ from forerun.lab.sweeps.groups import placed
 from forerun.lab.sweeps.kin import Candidate, conclusion, facts, said
 from forerun.lab.sweeps.passes import Loader, Visits, visit
 from forerun.lab.sweeps.size_costs import view as predicted
-from forerun.lab.views import Chart, Note, Series, Table, View, interval, number
+from forerun.lab.views import Chart, Note, Table, View, measured, number
 from forerun.workloads.workload import Workload
 
 
@@ -131,37 +132,26 @@ def view(figures: Mapping[str, Any]) -> list[View]:
     return [*views, Note(said(figures["differ"]))]
 
 
+COLUMNS = (
+    columns.SPEEDUP, columns.VERDICT, columns.TAU, columns.ACCEPTED,
+    columns.of("draft ms/step", "draft_ms_per_step", 3), columns.of("draft ms/guess", "draft_ms_per_guess", 3),
+    columns.of("verify ms/step", "verify_ms_per_step", 3),
+)  # fmt: skip
+
+
 def _table(name: str, shown: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> Table:
-    heads = (
-        "target", "MB read", "plain ms, visits", "T(1) ms", "drafter", "speed-up", "verdict", "tau", "accepted",
-        "draft ms/step", "draft ms/guess", "verify ms/step",
-    )  # fmt: skip
     rows = []
     for target, found in shown:
-        for spec, f in found["drafters"].items():
-            costs = (f["draft_ms_per_step"], f["draft_ms_per_guess"], f["verify_ms_per_step"])
-            rows.append(
-                (
-                    target["model"],
-                    number(target["weight_bytes"] / 1e6, 1),
-                    " and ".join(number(ms) for ms in found["visits_ms_per_token"]),
-                    number(found["t1_ms"]),
-                    spec,
-                    interval(f["speedup"]),
-                    f["verdict"] or "-",
-                    number(f["tau"]),
-                    "-" if f["acceptance"] is None else f"{f['acceptance']:.0%}",
-                    *(number(cost, 3) for cost in costs),
-                )
-            )
-    return Table(f"{name}: speed-up over the target's own plain decoding", heads, tuple(rows))
+        visits = " and ".join(number(ms) for ms in found["visits_ms_per_token"])
+        own = target["model"], number(target["weight_bytes"] / 1e6, 1), visits, number(found["t1_ms"])
+        rows += [((*own, spec), f) for spec, f in found["drafters"].items()]
+    title = f"{name}: speed-up over the target's own plain decoding"
+    return columns.table(title, ("target", "MB read", "plain ms, visits", "T(1) ms", "drafter"), rows, COLUMNS)
 
 
 def _chart(name: str, shown: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> Chart:
     series = []
     for spec in dict.fromkeys(spec for _, found in shown for spec in found["drafters"]):
         own = [(target["model"], found["drafters"][spec]) for target, found in shown if spec in found["drafters"]]
-        speeds = [f["speedup"] or {} for _, f in own]
-        ys, lows, highs = (tuple(speed.get(key) for speed in speeds) for key in ("value", "low", "high"))
-        series.append(Series(spec, tuple(model for model, _ in own), ys, lows, highs))
+        series.append(measured(spec, [model for model, _ in own], [f["speedup"] for _, f in own]))
     return Chart("bars", f"{name}: speed-up by target", "", "times", tuple(series), level=1.0)

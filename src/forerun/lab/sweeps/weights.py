@@ -16,6 +16,7 @@ from forerun.assemble import Config, choice_for
 from forerun.core.errors import SpecError
 from forerun.core.options import Spec, build
 from forerun.drafters.specs import split_plan
+from forerun.lab import columns
 from forerun.lab.bench import AGAIN, PLAIN, Bench
 from forerun.lab.domains import noise_note
 from forerun.lab.looping import with_gains
@@ -24,7 +25,7 @@ from forerun.lab.run import Answers, Run
 from forerun.lab.stats import ratio, verdict
 from forerun.lab.sweeps.groups import placed
 from forerun.lab.sweeps.passes import Loader, Visits, visit
-from forerun.lab.views import Chart, Note, Series, Table, View, interval, number
+from forerun.lab.views import Chart, Note, Table, View, measured, number
 from forerun.workloads.workload import Workload
 
 
@@ -197,19 +198,19 @@ def _plain_table(name: str, shown: Mapping[str, Any], formats: Sequence[Mapping[
     return Table(f"{name}: plain decoding", ("format", "MB read", "ms/token", "at each visit"), tuple(rows))
 
 
+COLUMNS = (columns.MS, columns.SPEEDUP, columns.VERDICT, columns.TAU, columns.ACCEPTED, columns.SAME)
+
+
 def _table(name: str, shown: Mapping[str, Any]) -> Table:
-    heads = ("format", "drafter", "depth", "ms/token", "speed-up", "verdict", "tau", "accepted", "same text", "best")
     rows = []
     for format, found in shown.items():
         for spec, drafter in found["drafters"].items():
             for depth, f in drafter["depths"].items():
-                marks = {drafter["best_depth"]: "best"}
-                rate = "-" if f["acceptance"] is None else f"{f['acceptance']:.0%}"
-                mark = marks.get(int(depth), "as good" if int(depth) in drafter["as_good"] else "")
-                speed = (interval(f["speedup"]), f["verdict"] or "-", number(f["tau"]), rate)
-                same = f"{f['same_text']} of {f['answers']}"
-                rows.append((format, spec, depth, number(f["ms_per_token"]), *speed, same, mark))
-    return Table(f"{name}: speed-up over plain decoding in the same format", heads, tuple(rows))
+                good = "as good" if int(depth) in drafter["as_good"] else ""
+                best = "best" if int(depth) == drafter["best_depth"] else good
+                rows.append(((format, spec, depth), f | {"best": best}))
+    title = f"{name}: speed-up over plain decoding in the same format"
+    return columns.table(title, ("format", "drafter", "depth"), rows, (*COLUMNS, columns.word("best", "best")))
 
 
 def _charts(name: str, shown: Mapping[str, Any]) -> list[Chart]:
@@ -219,9 +220,7 @@ def _charts(name: str, shown: Mapping[str, Any]) -> list[Chart]:
         series = []
         for format, found in shown.items():
             depths = found["drafters"][spec]["depths"]
-            speeds = [f["speedup"] or {} for f in depths.values()]
-            ys, lows, highs = (tuple(speed.get(key) for speed in speeds) for key in ("value", "low", "high"))
-            series.append(Series(format, tuple(int(depth) for depth in depths), ys, lows, highs))
+            series.append(measured(format, [int(depth) for depth in depths], [f["speedup"] for f in depths.values()]))
         title = f"{name}, {spec}: speed-up by format"
         charts.append(Chart("lines", title, "draft depth", "times", tuple(series), level=1.0, log_x=True))
     return charts
