@@ -5,25 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from forerun.lab.views import Chart, Note, Series, Table, View, interval
+from forerun.lab import columns
+from forerun.lab.views import Chart, Note, Series, View
+
+COLUMNS = (
+    columns.word("advised", "advised"),
+    columns.ratio("in all", "advised_total"),
+    columns.word("best of the grid", "best"),
+    columns.ratio("told", "best_told_total"),
+    columns.ratio("advised there", "advised_told_total"),
+    columns.Column("lost", lambda f: "-" if f["loss"] is None else f"{f['loss']:+.1%}"),
+)
 
 
 def view(figures: Mapping[str, Any]) -> list[View]:
     """A table and a chart of all workloads, and the seconds."""
     works = figures["workloads"]
-    rows = tuple(
-        (
-            name,
-            f["advised"],
-            interval(f["advised_total"]),
-            f["best"],
-            interval(f["best_told_total"]),
-            interval(f["advised_told_total"]),
-            "-" if f["loss"] is None else f"{f['loss']:+.1%}",
-        )
-        for name, f in works.items()
-    )
-    heads = ("workload", "advised", "in all", "best of the grid", "told", "advised there", "lost")
+    title = "Total speed-up over plain decoding: what was advised, and the best of the grid"
     spent = figures["seconds"]
     names = tuple(works)
     bars = tuple(
@@ -31,7 +29,7 @@ def view(figures: Mapping[str, Any]) -> list[View]:
         for said, key in (("advised", "advised_told_total"), ("best of the grid", "best_told_total"))
     )
     return [
-        Table("Total speed-up over plain decoding: what was advised, and the best of the grid", heads, rows),
+        columns.table(title, ("workload",), [((name,), f) for name, f in works.items()], COLUMNS),
         Chart("bars", "Advised, and the best of the grid", "", "times", bars, level=1.0),
         Note(
             "the best is chosen on every second prompt, and both are told on the others; "

@@ -7,11 +7,12 @@ from statistics import median
 from typing import Any
 
 from forerun.costs.curve import Point
+from forerun.lab import columns
 from forerun.lab.bandwidth import Bandwidth
 from forerun.lab.costs.curve import Grid, Samples
 from forerun.lab.run import Answers
 from forerun.lab.subject import Subject
-from forerun.lab.views import Chart, Note, Series, Table, View, number
+from forerun.lab.views import Chart, Note, Series, Table, View
 
 Points = Sequence[Mapping[str, Any]]
 
@@ -121,15 +122,14 @@ def _lines(points: Points) -> dict[str, Points]:
 
 
 def _table(name: str, points: Points) -> Table:
-    rows = [
-        (
-            str(p["rows"]),
-            *(number(p[key]) for key in ("ms", "lowest_ms", "highest_ms")),
-            f"{p['over_first']:.2f} ({p['lowest_ratio']:.2f}..{p['highest_ratio']:.2f})",
-        )
-        for p in points
-    ]
-    return Table(name, ("rows", "ms", "lowest", "highest", "ratio"), tuple(rows))
+    return columns.table(name, (), [((), point) for point in points], COLUMNS)
+
+
+COLUMNS = (
+    columns.word("rows", "rows"), columns.of("ms", "ms"), columns.of("lowest", "lowest_ms"),
+    columns.of("highest", "highest_ms"),
+    columns.Column("ratio", lambda p: f"{p['over_first']:.2f} ({p['lowest_ratio']:.2f}..{p['highest_ratio']:.2f})"),
+)  # fmt: skip
 
 
 def _chart(lines: Mapping[str, Points]) -> Chart:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from forerun.lab import columns
+from forerun.lab.columns import Column, Found
 from forerun.lab.endpoint.compare import UNEQUAL
 from forerun.lab.views import Chart, Note, Series, Table, View, interval, number
 
@@ -16,15 +18,20 @@ FEW_BLOCKS = 3  # at one concurrency, below which a drift between two arms' turn
 def view(figures: Mapping[str, Any]) -> list[View]:
     """Tables, two charts and notes."""
     cells = figures["cells"]
-    views: list[View] = [_times(cells), _volume(cells)]
-    if any(cell["cost"] for by_level in cells.values() for cell in by_level.values()):
-        views.append(_costs(cells))
+    rows = _rows(cells)
+    views: list[View] = [
+        _told("Milliseconds of a request: median / 95 %", rows, TIMES),
+        _told("Volume, by the server's count of tokens", rows, VOLUME),
+    ]
+    if priced := [row for row in rows if row[2]["cost"]]:
+        views.append(_told("Cost of the measured answers by the price table", priced, COSTS))
     if figures["compared"]:
-        views.append(_compared(figures["compared"], figures["first"]))
-    views.append(_noise(figures["noise"]))
-    spoken = [row for row in _rows(cells) if _speculates(row[2]["speculation"])]
-    if spoken:
-        views.append(_speculation(spoken))
+        title = f"Times faster than {figures['first']}, prompt by prompt (above 1: faster)"
+        views.append(_told(title, _rows(figures["compared"]), COMPARED))
+    floor = [((level,), found) for level, found in figures["noise"].items()]
+    views.append(columns.table("Noise floor: the first model against itself", ("at once",), floor, NOISE))
+    if spoken := [row for row in rows if _speculates(row[2]["speculation"])]:
+        views.append(_told("Speculation, as the server tells it", spoken, SPECULATION))
     views += [_chart(cells, "total_tokens_per_s", "Throughput", "tokens a second"), _delays(cells)]
     return [*views, *(Note(text) for text in dict.fromkeys(notes(figures)))]
 
@@ -37,92 +44,76 @@ def _speculates(found: Mapping[str, Any]) -> bool:
     return bool(found.get("drafted") or found.get("passes"))
 
 
-def _pair(spread: Mapping[str, Any] | None, digits: int = 1) -> str:
-    if spread is None:
-        return "-"
-    return f"{spread['median']:,.{digits}f} / {spread['p95']:,.{digits}f}"
+LEADS = ("model", "at once")
 
 
-def _times(cells: Mapping[str, Any]) -> Table:
-    heads = ("model", "at once", "first token", "per token", "burst gap", "whole answer")
-    names = ("ttft_ms", "ms_per_token", "burst_gap_ms", "latency_ms")
-    rows = [(arm, level, *(_pair(cell[name], 2) for name in names)) for arm, level, cell in _rows(cells)]
-    return Table("Milliseconds of a request: median / 95 %", heads, tuple(rows))
+def _told(title: str, rows: list[tuple[str, str, Found]], shown: Iterable[Column]) -> Table:
+    return columns.table(title, LEADS, [((arm, level), cell) for arm, level, cell in rows], shown)
 
 
-def _volume(cells: Mapping[str, Any]) -> Table:
-    heads = ("model", "at once", "answered", "retried", "tokens", "tokens/burst", "tokens/s each", "tokens/s total")
-    rows = []
-    for arm, level, cell in _rows(cells):
-        total, peak = number(cell["total_tokens_per_s"], 1), number(cell["peak_tokens_per_s"], 1)
-        rows.append(
-            (
-                arm,
-                level,
-                f"{cell['requests'] - cell['failed']} of {cell['requests']}",
-                str(cell["retried"]),
-                number(cell["tokens"], 0),
-                number(cell["tokens_per_burst"]),
-                number(cell["tokens_per_s"] and cell["tokens_per_s"]["median"], 1),
-                f"{total} (peak {peak})",
-            )
-        )
-    return Table("Volume, by the server's count of tokens", heads, tuple(rows))
+def _spread(head: str, key: str) -> Column:
+    """Median and 95 %."""
+    return Column(head, lambda f: "-" if (s := f[key]) is None else f"{s['median']:,.2f} / {s['p95']:,.2f}")
 
 
-def _costs(cells: Mapping[str, Any]) -> Table:
-    heads = ("model", "at once", "cost", "a request", "of rejected predictions", "predicted tokens kept / rejected")
-    rows = []
-    for arm, level, cell in _rows(cells):
-        cost = cell["cost"]
-        if cost is not None:
-            money = [f"{cost[name]:.6f} {cost['currency']}" for name in ("total", "per_request", "of_rejected")]
-            kept = f"{cost['accepted_prediction_tokens']} / {cost['rejected_prediction_tokens']}"
-            rows.append((arm, level, *money, kept))
-    return Table("Cost of the measured answers by the price table", heads, tuple(rows))
+def _median(head: str, key: str, digits: int = 2) -> Column:
+    return Column(head, lambda f: number(f[key] and f[key]["median"], digits))
 
 
-def _compared(compared: Mapping[str, Any], first: str) -> Table:
-    heads = ("model", "at once", "per token", "verdict", "first token", "whole answer", "same text")
-    rows = []
-    for arm, level, found in _rows(compared):
-        speed = found["ms_per_token"]
-        ratios = [interval(found["ttft"]), interval(found["latency"])]
-        if found["latency"] and found["latency"]["verdict"] == UNEQUAL:
-            ratios[1] += f": {UNEQUAL}"
-        same = f"{found['same_text']} of {found['answers']}"
-        rows.append((arm, level, interval(speed), (speed and speed["verdict"]) or "-", *ratios, same))
-    return Table(f"Times faster than {first}, prompt by prompt (above 1: faster)", heads, tuple(rows))
+TIMES = (
+    _spread("first token", "ttft_ms"), _spread("per token", "ms_per_token"), _spread("burst gap", "burst_gap_ms"),
+    _spread("whole answer", "latency_ms"),
+)  # fmt: skip
+VOLUME = (
+    Column("answered", lambda f: f"{f['requests'] - f['failed']} of {f['requests']}"),
+    columns.word("retried", "retried"),
+    columns.of("tokens", "tokens", 0),
+    columns.of("tokens/burst", "tokens_per_burst"),
+    _median("tokens/s each", "tokens_per_s", 1),
+    Column(
+        "tokens/s total", lambda f: f"{number(f['total_tokens_per_s'], 1)} (peak {number(f['peak_tokens_per_s'], 1)})"
+    ),
+)
+COSTS = (
+    *(
+        Column(head, lambda f, key=key: f"{f['cost'][key]:.6f} {f['cost']['currency']}")  # type: ignore[misc]
+        for head, key in (("cost", "total"), ("a request", "per_request"), ("of rejected predictions", "of_rejected"))
+    ),
+    Column(
+        "predicted tokens kept / rejected",
+        lambda f: f"{f['cost']['accepted_prediction_tokens']} / {f['cost']['rejected_prediction_tokens']}",
+    ),
+)
+COMPARED = (
+    columns.ratio("per token", "ms_per_token"),
+    Column("verdict", lambda f: (f["ms_per_token"] and f["ms_per_token"]["verdict"]) or "-"),
+    columns.ratio("first token", "ttft"),
+    Column("whole answer", lambda f: f"{interval(f['latency'])}{f': {UNEQUAL}' if _unequal(f) else ''}"),
+    columns.SAME,
+)
+NOISE = (
+    columns.ratio("per token", "ms_per_token", 3),
+    columns.ratio("first token", "ttft", 3),
+    columns.ratio("whole answer", "latency", 3),
+)
+SPECULATION = (
+    Column("accepted", lambda f: _share(f["speculation"].get("acceptance"))),
+    Column("drafted", lambda f: number(f["speculation"].get("drafted"), 0)),
+    Column("a round", lambda f: number(f["speculation"].get("drafted_per_round"))),
+    Column("of the answers", lambda f: _share(f["speculation"].get("share_of_answers"))),
+    Column("per pass", lambda f: number(f["speculation"].get("tokens_per_pass"))),
+    _median("ms/token", "ms_per_token"),
+    Column("source", lambda f: f["speculation"]["source"]),
+)
+"""A rate stands beside its volume and the speed."""
 
 
-def _noise(noise: Mapping[str, Any]) -> Table:
-    heads = ("at once", "per token", "first token", "whole answer")
-    names = ("ms_per_token", "ttft", "latency")
-    rows = [(level, *(interval(found[name], 3) for name in names)) for level, found in noise.items()]
-    return Table("Noise floor: the first model against itself", heads, tuple(rows))
+def _share(part: float | None) -> str:
+    return "-" if part is None else f"{part:.0%}"
 
 
-def _speculation(rows: list[tuple[str, str, Mapping[str, Any]]]) -> Table:
-    """A rate stands beside its volume and the speed."""
-    heads = ("model", "at once", "accepted", "drafted", "a round", "of the answers", "per pass", "ms/token", "source")
-    cells = []
-    for arm, level, cell in rows:
-        found = cell["speculation"]
-        rate, share = found.get("acceptance"), found.get("share_of_answers")
-        cells.append(
-            (
-                arm,
-                level,
-                "-" if rate is None else f"{rate:.0%}",
-                number(found.get("drafted"), 0),
-                number(found.get("drafted_per_round")),
-                "-" if share is None else f"{share:.0%}",
-                number(found.get("tokens_per_pass")),
-                number(cell["ms_per_token"] and cell["ms_per_token"]["median"]),
-                found["source"],
-            )
-        )
-    return Table("Speculation, as the server tells it", heads, tuple(cells))
+def _unequal(found: Found) -> bool:
+    return bool(found["latency"]) and found["latency"]["verdict"] == UNEQUAL
 
 
 def _chart(cells: Mapping[str, Any], name: str, title: str, unit: str) -> Chart:
@@ -197,7 +188,7 @@ def _of_cell(where: str, level: int, cell: Mapping[str, Any]) -> Iterator[str]:
 def _lengths(figures: Mapping[str, Any]) -> Iterator[str]:
     """Answers of different lengths are not equal work."""
     for arm, level, found in _rows(figures["compared"]):
-        if found["latency"] and found["latency"]["verdict"] == UNEQUAL:
+        if _unequal(found):
             said = "its texts are others and nobody counts their tokens"
             if lengths := found["tokens"]:
                 said = (

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
+from forerun.lab import columns
+from forerun.lab.columns import Column
 from forerun.lab.views import Note, Table, View
 
 LISTED = 12  # differences in a table; the file has all
@@ -14,11 +16,16 @@ def view(figures: Mapping[str, Any]) -> list[View]:
     """The verdict and what is behind it, a table a part, and the differences one by one."""
     views: list[View] = [Note(f"verdict: {figures['verdict']}")]
     if "identity" in figures:
-        views += [_identity(figures["identity"]), *_differences(figures["identity"])]
+        title = "identity: the same seed, the same text as plain decoding?"
+        views += [_samplings(title, figures["identity"], IDENTITY), *_differences(figures["identity"])]
     if "rows" in figures:
-        views.append(_rows(figures["rows"]))
+        title = "rows: was each token drawn from plain decoding's row?"
+        views.append(_samplings(title, figures["rows"], ROWS))
     if "exact" in figures:
-        views += [_exact(figures["exact"]), _planted(figures["exact"])]
+        exact = figures["exact"]
+        title = f"exact: {exact['runs']:,} outcomes of {exact['cases']} toys, all of them"
+        rows = [((name,), found) for name, found in exact["verifiers"].items()]
+        views += [columns.table(title, ("verifier",), rows, EXACT), _planted(exact)]
     if "sampled" in figures:
         views += [_sampled(figures["sampled"]), _calibration(figures["sampled"])]
     views += [Note(f"{f['kind']}: {f['part']}: {f['text']}") for f in figures["findings"]]
@@ -27,14 +34,35 @@ def view(figures: Mapping[str, Any]) -> list[View]:
     return views
 
 
-def _identity(identity: Mapping[str, Any]) -> Table:
-    rows = tuple(
-        (name, sampling, f"{arm['same']} of {arm['of']}", *(f"{arm[n]:,}" for n in ("tokens", "drafted", "accepted")))
-        for name, samplings in identity["arms"].items()
-        for sampling, arm in samplings.items()
-    )
-    heads = ("drafter", "sampling", "same text", "tokens", "drafted", "accepted")
-    return Table("identity: the same seed, the same text as plain decoding?", heads, rows)
+COUNTS = tuple(Column(key, lambda f, key=key: f"{f[key]:,}") for key in ("tokens", "drafted", "accepted"))  # type: ignore[misc]
+IDENTITY = (Column("same text", lambda f: f"{f['same']} of {f['of']}"), *COUNTS)
+ROWS = (
+    Column("equal bits", lambda f: f"{f['equal']:,} of {f['compared']:,}"),
+    Column("largest difference", lambda f: f"{f['largest']:.2g}"),
+    *COUNTS[1:],
+)
+EXACT = (
+    columns.word("cases", "cases"),
+    Column("largest deviation", lambda f: f"{f['largest_deviation']:.2g}"),
+    columns.of("stood on average", "accepted"),
+)
+SAMPLED = (
+    Column("p", lambda f: f"{f['pvalue']:.4f}"),
+    Column("after Holm", lambda f: f"{f['holm']:.4f}" if "holm" in f else "-"),
+    Column("least of a prompt", lambda f: f"{min(f['by_prompt'].values()):.4f}"),
+    *COUNTS[1:],
+)
+CALIBRATION = (
+    columns.word("tests", "tests"),
+    Column("distance from uniform", lambda f: f"{f['distance']:.3f}"),
+    Column("chance of it", lambda f: f"{f['pvalue']:.3f}"),
+    Column("p below 0.05", lambda f: f"{f['below_0.05']:.1%}"),
+)
+
+
+def _samplings(title: str, found: Mapping[str, Any], shown: Iterable[Column]) -> Table:
+    rows = [((name, sampling), arm) for name, samplings in found["arms"].items() for sampling, arm in samplings.items()]
+    return columns.table(title, ("drafter", "sampling"), rows, shown)
 
 
 def _differences(identity: Mapping[str, Any]) -> list[View]:
@@ -62,32 +90,6 @@ def _token(token: Mapping[str, Any] | None) -> str:
     return "the end" if token is None else f"{token['id']} {token['text']!r}"
 
 
-def _rows(rows: Mapping[str, Any]) -> Table:
-    cells = tuple(
-        (
-            name,
-            sampling,
-            f"{arm['equal']:,} of {arm['compared']:,}",
-            f"{arm['largest']:.2g}",
-            f"{arm['drafted']:,}",
-            f"{arm['accepted']:,}",
-        )
-        for name, samplings in rows["arms"].items()
-        for sampling, arm in samplings.items()
-    )
-    heads = ("drafter", "sampling", "equal bits", "largest difference", "drafted", "accepted")
-    return Table("rows: was each token drawn from plain decoding's row?", heads, cells)
-
-
-def _exact(exact: Mapping[str, Any]) -> Table:
-    rows = tuple(
-        (name, str(v["cases"]), f"{v['largest_deviation']:.2g}", f"{v['accepted']:.2f}")
-        for name, v in exact["verifiers"].items()
-    )
-    title = f"exact: {exact['runs']:,} outcomes of {exact['cases']} toys, all of them"
-    return Table(title, ("verifier", "cases", "largest deviation", "stood on average"), rows)
-
-
 def _planted(exact: Mapping[str, Any]) -> Note:
     said = ", ".join(
         f"{fault} by {p['deviation']:.2g}{'' if p['caught'] else ' (NOT noticed)'}"
@@ -97,31 +99,16 @@ def _planted(exact: Mapping[str, Any]) -> Note:
 
 
 def _sampled(sampled: Mapping[str, Any]) -> Table:
-    rows = tuple(
-        (
-            name,
-            f"{arm['pvalue']:.4f}",
-            f"{arm['holm']:.4f}" if "holm" in arm else "-",
-            f"{min(arm['by_prompt'].values()):.4f}",
-            f"{arm['drafted']:,}",
-            f"{arm['accepted']:,}",
-        )
-        for name, arm in sampled["arms"].items()
-    )
     title = (
         f"sampled: {sampled['answers']} answers of {sampled['tokens']} tokens to each of {sampled['prompts']} prompts, "
         f"against as many plain ones"
     )
-    return Table(title, ("arm", "p", "after Holm", "least of a prompt", "drafted", "accepted"), rows)
+    return columns.table(title, ("arm",), [((name,), arm) for name, arm in sampled["arms"].items()], SAMPLED)
 
 
 def _calibration(sampled: Mapping[str, Any]) -> Table:
     named = {f"toy: plain against {name}": found for name, found in sampled["toy"].items()}
     if sampled["calibration"]:
         named["this model: plain against plain"] = sampled["calibration"]
-    rows = tuple(
-        (name, str(f["tests"]), f"{f['distance']:.3f}", f"{f['pvalue']:.3f}", f"{f['below_0.05']:.1%}")
-        for name, f in named.items()
-    )
-    heads = ("contest", "tests", "distance from uniform", "chance of it", "p below 0.05")
-    return Table("how the test itself behaves", heads, rows)
+    rows = [((name,), found) for name, found in named.items()]
+    return columns.table("how the test itself behaves", ("contest",), rows, CALIBRATION)

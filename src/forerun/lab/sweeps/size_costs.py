@@ -20,6 +20,7 @@ from forerun.core.options import Spec
 from forerun.core.protocols import Target
 from forerun.costs.curve import Point
 from forerun.drafters.specs import split_plan
+from forerun.lab import columns
 from forerun.lab.bench import Bench
 from forerun.lab.costs.curve import Grid, measure
 from forerun.lab.costs.formulas import expected_tokens, walltime_factor
@@ -30,7 +31,7 @@ from forerun.lab.stats import ratio
 from forerun.lab.subject import random_target
 from forerun.lab.sweeps.kin import Candidate, conclusion, facts, said
 from forerun.lab.sweeps.passes import Loader
-from forerun.lab.views import Chart, Note, Series, Table, View, interval, number
+from forerun.lab.views import Chart, Note, View, measured, number
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,24 +152,28 @@ def _prediction(blocks: Sequence[Mapping[str, float]], gamma: int, acceptance: f
     }
 
 
+LEADS = ("target", "MB read", "T(1) ms", "drafter")
+COLUMNS = (
+    columns.word("depth", "depth"), columns.of("T(depth+1) ms", "verify_ms"),
+    columns.of("draft ms/guess", "draft_ms_per_guess", 3), columns.TAU, columns.ratio("predicted", "speedup"),
+)  # fmt: skip
+
+
 def view(figures: Mapping[str, Any]) -> list[View]:
     """A table, a chart, and what the prediction stands on."""
-    heads = ("target", "MB read", "T(1) ms", "drafter", "depth", "T(depth+1) ms", "draft ms/guess", "tau", "predicted")
-    rows, series = [], []
-    for target in figures["targets"]:
-        for spec, f in target["drafters"].items():
-            costs = (number(f["verify_ms"]), number(f["draft_ms_per_guess"], 3), number(f["tau"]))
-            size = number(target["weight_bytes"] / 1e6, 1)
-            speed = interval(f["speedup"])
-            rows.append((target["model"], size, number(f["t1_ms"]), spec, str(f["depth"]), *costs, speed))
+    rows = [
+        ((target["model"], number(target["weight_bytes"] / 1e6, 1), number(f["t1_ms"]), spec), f)
+        for target in figures["targets"]
+        for spec, f in target["drafters"].items()
+    ]
+    series = []
     for spec in dict.fromkeys(spec for target in figures["targets"] for spec in target["drafters"]):
-        own = [(t["model"], t["drafters"][spec]["speedup"]) for t in figures["targets"] if spec in t["drafters"]]
-        ys, lows, highs = (tuple(speed[key] for _, speed in own) for key in ("value", "low", "high"))
-        series.append(Series(spec, tuple(model for model, _ in own), ys, lows, highs))
+        own = [target for target in figures["targets"] if spec in target["drafters"]]
+        series.append(measured(spec, [t["model"] for t in own], [t["drafters"][spec]["speedup"] for t in own]))
     given = f"{figures['acceptance']:g}"
     title = f"predicted speed-up if each guess stands with chance {given}"
     return [
-        Table(f"{title}, context {figures['context']}", heads, tuple(rows)),
+        columns.table(f"{title}, context {figures['context']}", LEADS, rows, COLUMNS),
         Chart("bars", title, "", "times", tuple(series), level=1.0),
         Note(f"forwards were timed; the acceptance of {given} was given, not measured: no text was written"),
         Note(said(figures["differ"])),
