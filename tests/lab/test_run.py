@@ -11,7 +11,7 @@ from forerun.lab.machine import provenance
 from forerun.lab.run import SCHEMA, Answers, Run, digest, facts, load_result, mark
 from forerun.workloads.workload import Prompt, Workload
 
-ANSWERS = Answers("plain decoding", "1", "toy", "nothing", "none")
+ANSWERS = Answers(relative_to="plain decoding", batch="1", stack="toy", data="nothing", shape="none")
 ASK = {"model": "toy", "prompts": 3}
 
 
@@ -160,7 +160,7 @@ def test_a_mark_changes_with_names_sizes_and_times(tmp_path):
         ({"samples": ()}, "samples"),
         ({"figures": {"a": {"b": [1.0, float("nan")]}}}, r"figures\.a\.b\.1"),
         ({"figures": {"a": float("inf")}}, "finite"),
-        ({"answers": Answers("plain", "", "toy", "x", "y")}, r"answers\.batch"),
+        ({"answers": Answers(relative_to="plain", batch="", stack="toy", data="x", shape="y")}, r"answers\.batch"),
         ({"bench": {"command": "x"}}, r"bench\.forerun"),
     ],
 )

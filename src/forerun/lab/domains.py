@@ -63,8 +63,6 @@ def answers(
 ) -> Answers:
     """The five answers of such a run; `beside` are other engines that took part, in words."""
     return Answers(
-        relative_to="plain decoding through the same engine, prompt by prompt in turn",
-        batch="1",
         stack="; beside it ".join([bench.stack, *beside]),
         data=data(workloads, asked),
         shape="; ".join(drafters) or "none",

@@ -97,8 +97,6 @@ def run_phases(
 def answers(bench: Bench, drafters: Sequence[str], workloads: Sequence[Workload], asked: Asked) -> Answers:
     """The five answers of such a run."""
     return Answers(
-        relative_to="plain decoding through the same engine, prompt by prompt in turn",
-        batch="1",
         stack=bench.stack,
         data=data(workloads, asked),
         shape="; ".join(drafters),

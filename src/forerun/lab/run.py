@@ -38,13 +38,13 @@ _PARTS = {"experiment": str, "bench": dict, "answers": dict, "figures": dict, "s
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Answers:
     """The bench in five answers."""
 
-    relative_to: str
+    relative_to: str = "plain decoding through the same engine, prompt by prompt in turn"
     """What the figures are compared with."""
-    batch: str
+    batch: str = "1"
     """How many requests run at once."""
     stack: str
     """Model, runtime, formats, threads."""

@@ -135,8 +135,6 @@ def answers(bench: Bench, drafters: Sequence[str], workloads: Sequence[Workload]
     """The five answers of such a run."""
     swept = [f"{name} {','.join(map(str, getattr(grid, name)))}" for name in ("depths", "widths", "nodes")]
     return Answers(
-        relative_to="plain decoding through the same engine, prompt by prompt in turn",
-        batch="1",
         stack=bench.stack,
         data=data(workloads, asked),
         shape=f"{'; '.join(drafters)}: {', '.join(swept)}, and the probed node count",

@@ -137,8 +137,6 @@ BEST = "best tree"
 def answers(bench: Bench, spec: str, workloads: Sequence[Workload], asked: Asked, depth: int, rows: int) -> Answers:
     """The five answers of such a run."""
     return Answers(
-        relative_to="plain decoding through the same engine, prompt by prompt in turn",
-        batch="1",
         stack=bench.stack,
         data=f"{data(workloads, asked)}; chances from every other prompt, speeds from the others",
         shape=f"{spec}, and the best static tree of at most {rows} rows and {depth} levels",

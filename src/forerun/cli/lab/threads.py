@@ -9,15 +9,9 @@ examples:
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
+from typing import Any
 
 from forerun.cli.lab import common
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from forerun.lab.arms import Arm
-    from forerun.lab.paired import Samples
 
 SWEEP = True
 
@@ -38,23 +32,24 @@ def run(args: argparse.Namespace) -> int:
     from forerun.assemble import choice_for
     from forerun.lab.domains import data
     from forerun.lab.paired import measure
+    from forerun.lab.run import Answers
     from forerun.lab.sweeps.groups import placed
-    from forerun.lab.sweeps.points import answers_of, run_points
+    from forerun.lab.sweeps.points import run_points
     from forerun.native import ext, tuner
     from forerun.targets.threads import use_threads
 
-    most = 1 if ext.why_not() else ext.cores()
-    counts = tuner.steps(most) if args.counts is None else sorted(set(common.numbers("--counts", args.counts)))
+    counts = tuner.steps(ext.cores()) if args.counts is None else sorted(set(common.numbers("--counts", args.counts)))
     drafters, works, asked = common.chosen_drafters(args), common.chosen_workloads(args), common.asked(args)
     with (
         common.session(args, "threads", workloads=works, drafters=drafters) as (bench, run),
         common.step_log(args) as log,
     ):
 
-        def ask(count: int, key: str, arms: Sequence[Arm]) -> Samples:
+        def ask(count: int, key: str, arms: Any) -> Any:
             use_threads(count, choice_for(bench.base.config))
             return measure(bench, run, arms, works, asked, key=key, log=placed(log, key))
 
         figures, samples = run_points(bench, run, "threads", counts, drafters, ask)
-        said = answers_of(bench, drafters, "on as many threads, prompt by prompt in turn", data(works, asked))
+        plain = "plain decoding on as many threads, prompt by prompt in turn"
+        said = Answers(relative_to=plain, stack=bench.stack, data=data(works, asked), shape="; ".join(drafters))
         return common.deliver(args, run, bench.provenance(), said, figures, samples.to_json())

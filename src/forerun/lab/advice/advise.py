@@ -313,7 +313,6 @@ def answers(
     """The five answers of such a run; `found` are the figures of each workload, which say how much of it was asked."""
     return Answers(
         relative_to="plain decoding through the same engine, prompt by prompt in turn; candidates ranked by replay",
-        batch="1",
         stack=bench.stack,
         data=_data(workloads, asked, found),
         shape=f"{len(candidates(drafters))} candidates of {', '.join(drafters)}",

@@ -29,7 +29,7 @@ from forerun.lab.sample import Sample
 from forerun.lab.shapes import is_random
 from forerun.lab.stats import FEWEST
 from forerun.lab.sweeps.groups import Group, measure_groups
-from forerun.lab.sweeps.points import answers_of, run_points
+from forerun.lab.sweeps.points import run_points
 from forerun.targets.paged import BLOCK_SIZE
 from forerun.workloads.workload import Workload
 
@@ -142,5 +142,10 @@ def answers(
     bench: Bench, sizes: Sequence[int], drafters: Sequence[str], works: Sequence[Workload], asked: Asked
 ) -> Answers:
     """The five answers of such a run."""
-    plain = "of the same batch through the same engine, batch by batch in turn"
-    return answers_of(bench, drafters, plain, f"mixed in every batch: {data(works, asked)}", ", ".join(map(str, sizes)))
+    return Answers(
+        relative_to="plain decoding of the same batch through the same engine, batch by batch in turn",
+        batch=", ".join(map(str, sizes)),
+        stack=bench.stack,
+        data=f"mixed in every batch: {data(works, asked)}",
+        shape="; ".join(drafters) or "none",
+    )

@@ -22,7 +22,7 @@ from forerun.lab.bench import Bench
 from forerun.lab.paired import Asked, LogFor, Samples
 from forerun.lab.run import Answers, Run
 from forerun.lab.sweeps.groups import Group, measure_groups
-from forerun.lab.sweeps.points import answers_of, run_points
+from forerun.lab.sweeps.points import run_points
 from forerun.workloads.suites import SUITES, suite
 from forerun.workloads.workload import Prompt, Workload
 
@@ -156,4 +156,4 @@ def answers(bench: Bench, text: LongText, pieces: int, drafters: Sequence[str], 
     how = f"temperature {p['temperature']:g}, seed {p['seed']}" if p.get("temperature") else "greedy"
     cut = f"{text.name} ({text.digest}), {pieces} pieces of each length with a question"
     ends = f"{p['max_tokens']} tokens an answer, end of text suppressed, {how}, {asked.rounds} rounds"
-    return answers_of(bench, drafters, "through the same engine, prompt by prompt in turn", f"{cut}; {ends}")
+    return Answers(stack=bench.stack, data=f"{cut}; {ends}", shape="; ".join(drafters) or "none")

@@ -21,7 +21,7 @@ from forerun.lab.arms import Arm
 from forerun.lab.bench import AGAIN, PLAIN, Bench
 from forerun.lab.looping import with_gains
 from forerun.lab.paired import Samples, Unit, arm_figures, noise, noise_figures, rounded
-from forerun.lab.run import Answers, Run
+from forerun.lab.run import Run
 from forerun.lab.views import Chart, Note, Series, Table, View, interval, measured
 
 
@@ -64,11 +64,6 @@ def run_points(
     sets = {name: sweep(found, drafters) for name, found in points.items()}
     figures = {"axis": axis, "sets": sets, "memory_mb": dict(bench.grown_mb), "left_out": list(left_out)}
     return figures, Samples(units, left_out)
-
-
-def answers_of(bench: Bench, drafters: Sequence[str], how: str, data: str, batch: str = "1") -> Answers:
-    """The five answers of a sweep; `how` the arms were set beside one another."""
-    return Answers(f"{PLAIN} decoding {how}", batch, bench.stack, data, "; ".join(drafters) or "none")
 
 
 def point(value: float, samples: Samples, names: Sequence[str]) -> dict[str, Any]:

@@ -110,7 +110,6 @@ def answers(
     """The five answers of such a run."""
     return Answers(
         relative_to=relative_to or "plain decoding of the same target, prompt by prompt in turn",
-        batch="1",
         stack="; ".join(target["stack"] for target in figures["targets"]),
         data=dataset,
         shape="; ".join(f"{c.model}: {', '.join(c.drafters)}" for c in candidates),

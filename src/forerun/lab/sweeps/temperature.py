@@ -16,7 +16,7 @@ from forerun.lab.domains import data
 from forerun.lab.paired import Asked, LogFor, Samples, measure
 from forerun.lab.run import Answers, Run
 from forerun.lab.sweeps.groups import placed
-from forerun.lab.sweeps.points import answers_of, run_points
+from forerun.lab.sweeps.points import run_points
 from forerun.workloads.workload import Workload
 
 KEPT = frozenset({"chosen", "foreseen"})
@@ -82,5 +82,9 @@ def answers(
 ) -> Answers:
     """The five answers of such a run."""
     how = f"temperatures {', '.join(f'{value:g}' for value in values)}, top-p {top_p:g}, seed {asked.seed}"
-    plain = "through the same engine at the same temperature, prompt by prompt in turn"
-    return answers_of(bench, drafters, plain, data(works, asked).replace("greedy", how))
+    return Answers(
+        relative_to="plain decoding through the same engine at the same temperature, prompt by prompt in turn",
+        stack=bench.stack,
+        data=data(works, asked).replace("greedy", how),
+        shape="; ".join(drafters) or "none",
+    )

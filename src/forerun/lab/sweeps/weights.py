@@ -161,7 +161,6 @@ def answers(configs: Sequence[Config], figures: Mapping[str, Any], drafters: Seq
     """The five answers of such a run."""
     return Answers(
         relative_to="plain decoding in the same format, prompt by prompt in turn; no format is timed against another",
-        batch="1",
         stack="; ".join(found["stack"] for found in figures["formats"]),
         data=f"{dataset}; every format visited twice",
         shape=f"{'; '.join(drafters)} at depths {', '.join(map(str, figures['depths']))}",
