@@ -138,16 +138,15 @@ _GEMMA3 = Arch(
 FAMILIES: dict[str, Arch] = {arch.name: arch for arch in (_LLAMA, _MISTRAL, _QWEN2, _QWEN3, _GEMMA3)}
 """Every family by Hugging Face's model_type."""
 
-GGUF: Mapping[str, tuple[Arch, ...]] = {
-    name: tuple(arch for arch in FAMILIES.values() if arch.gguf == name)
-    for name in dict.fromkeys(arch.gguf for arch in FAMILIES.values())
-}
-"""Families by GGUF's name of their architecture; where one name stands for two, the second has windows."""
-
 ACTIVATIONS: Mapping[Activation, tuple[str, ...]] = {
     "silu": ("silu",), "gelu_tanh": ("gelu_pytorch_tanh",),
 }  # fmt: skip
 """Names that config.json has for an activation, the usual one first."""
+
+
+def of_gguf(name: object) -> tuple[Arch, ...]:
+    """Families whose files have this name of an architecture; where there are two, the second has windows."""
+    return tuple(arch for arch in FAMILIES.values() if arch.gguf == name)
 
 
 def family_of(config: Mapping[str, object]) -> Arch | None:

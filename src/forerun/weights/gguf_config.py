@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 import torch
 
-from forerun.arch import ACTIVATIONS, GGUF, Arch
+from forerun.arch import ACTIVATIONS, FAMILIES, Arch, of_gguf
 from forerun.core.errors import LoadError
 from forerun.weights.gguf import GGUFFile
 from forerun.weights.names import ROPE_FACTORS
@@ -34,14 +34,14 @@ _EOS = ("eos_token_id", "eot_token_id", "eom_token_id")
 def architecture(metadata: Mapping[str, object], where: str) -> Arch:
     """The file's family; LoadError if it is missing or not one we run."""
     got = metadata.get("general.architecture")
-    if not isinstance(got, str) or got not in GGUF:
-        allowed = ", ".join(GGUF)
+    families = of_gguf(got)
+    if not families:
+        allowed = ", ".join(dict.fromkeys(arch.gguf for arch in FAMILIES.values()))
         raise LoadError(
             f"{where}: general.architecture is {repr(got)[:80]} (allowed: {allowed}); use one of those models, or this "
             "one's transformers folder with --runtime hf"
         )
-    of_that_name = GGUF[got]
-    return of_that_name[-1 if metadata.get(f"{got}.attention.sliding_window") else 0]
+    return families[-1 if metadata.get(f"{got}.attention.sliding_window") else 0]
 
 
 def eos_ids(metadata: Mapping[str, object]) -> frozenset[int]:
