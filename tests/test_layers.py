@@ -3,8 +3,10 @@
 import shutil
 import subprocess
 import sys
+from graphlib import TopologicalSorter
 from pathlib import Path
 
+import grimp
 import pytest
 
 ROOT = Path(__file__).parent.parent
@@ -55,6 +57,13 @@ def test_a_planted_violation_is_seen(copy, room, planted):
     code, output = lint(copy)
     assert code != 0, output
     assert "BROKEN" in output
+
+
+def test_imports_go_in_no_circle():
+    """Those inside functions included; what is only imported for types is not."""
+    graph = grimp.build_graph("forerun", exclude_type_checking_imports=True, cache_dir=None)
+    imported = {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
+    TopologicalSorter(imported).prepare()  # CycleError names the circle
 
 
 def test_a_room_without_a_floor_is_seen(copy):
