@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 import forerun
+from forerun.arch import FAMILIES
 from forerun.cli.main import parser
 from forerun.drafters import DRAFTERS
 from forerun.drafters.specs import describe_drafters
@@ -60,10 +61,12 @@ def stand_in(tiny, monkeypatch):
 
     monkeypatch.setattr("forerun.weights.pull.resolve", resolve)
     monkeypatch.setattr("forerun.assemble.resolve", resolve)
-    before = dict(DRAFTERS)
+    registries = (DRAFTERS, FAMILIES)
+    before = [dict(registry) for registry in registries]
     yield
-    DRAFTERS.clear()
-    DRAFTERS.update(before)
+    for registry, entries in zip(registries, before, strict=True):
+        registry.clear()
+        registry.update(entries)
 
 
 def run_file(path, name, monkeypatch):
