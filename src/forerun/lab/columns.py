@@ -34,6 +34,11 @@ def share(head: str, key: str) -> Column:
     return Column(head, lambda f: "-" if f[key] is None else f"{f[key]:.0%}")
 
 
+def count(head: str, key: str) -> Column:
+    """A whole number under a key, thousands apart."""
+    return Column(head, lambda f: f"{f[key]:,}")
+
+
 def word(head: str, key: str) -> Column:
     """A text or a whole number under a key; a dash where there is none."""
     return Column(head, lambda f: "-" if f[key] is None else str(f[key]))

@@ -104,7 +104,7 @@ def noise_note(floor: Mapping[str, Any] | None) -> Note:
 
 COLUMNS = (
     columns.MS, columns.SPEEDUP, columns.VERDICT, columns.ANSWER, columns.TAU, columns.ACCEPTED,
-    columns.Column("drafted", lambda f: f"{f['drafted']:,}"), columns.share("draft share", "draft_share"), columns.SAME,
+    columns.count("drafted", "drafted"), columns.share("draft share", "draft_share"), columns.SAME,
 )  # fmt: skip
 
 

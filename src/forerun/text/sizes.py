@@ -92,6 +92,7 @@ def foresee(method: str, owner: Any, args: list[Any]) -> None:
         bounded(_length(text) * max(8, *map(_magnitude, args)) if args else 8 * _length(text))
     elif method in _SPLITS:
         separators = [arg for arg in args if isinstance(arg, str | bytes) and arg]
+        # A separator of another type than the text raises here what the call itself would.
         few(text.count(separators[0]) if separators else _length(text) // (1 if method == "splitlines" else 2))  # type: ignore[arg-type]
     else:
         bounded(_length(text) + max(map(_magnitude, args), default=0))

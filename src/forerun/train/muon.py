@@ -28,6 +28,7 @@ class Muon(torch.optim.Optimizer):
         super().__init__(params, {"lr": lr, "weight_decay": weight_decay, "momentum": momentum})
         self._dtype = dtype
 
+    # torch's own has two signatures, by whether a closure is given; here none is ever called.
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
         """Take one step; `closure` is not used."""

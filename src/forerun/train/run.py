@@ -129,6 +129,7 @@ class _Run:
         self._job = job = replace(job, taps=taps)
         account.dtype = account.dtype or str(faster_dtype(usable_device(job.device))).removeprefix("torch.")
         self._ends = Ends.of(open_checkpoint(resolve(job.model)), getattr(torch, account.dtype))
+        # A job of the kind `corpus` never comes here; the options of all others are a Recipe's fields.
         self._recipe = Recipe(job.kind, **job.recipe, seed=job.seed, begun=self._begun)  # type: ignore[arg-type]
         check(self._recipe, self._ends.config, taps)  # before an hour of answers
         corpus = _used(job, handed, _facts(job, self._base, data), watch) if handed else self._gathered()

@@ -60,6 +60,10 @@ def _median(head: str, key: str, digits: int = 2) -> Column:
     return Column(head, lambda f: number(f[key] and f[key]["median"], digits))
 
 
+def _money(head: str, key: str) -> Column:
+    return Column(head, lambda f: f"{f['cost'][key]:.6f} {f['cost']['currency']}")
+
+
 TIMES = (
     _spread("first token", "ttft_ms"), _spread("per token", "ms_per_token"), _spread("burst gap", "burst_gap_ms"),
     _spread("whole answer", "latency_ms"),
@@ -75,10 +79,9 @@ VOLUME = (
     ),
 )
 COSTS = (
-    *(
-        Column(head, lambda f, key=key: f"{f['cost'][key]:.6f} {f['cost']['currency']}")  # type: ignore[misc]
-        for head, key in (("cost", "total"), ("a request", "per_request"), ("of rejected predictions", "of_rejected"))
-    ),
+    _money("cost", "total"),
+    _money("a request", "per_request"),
+    _money("of rejected predictions", "of_rejected"),
     Column(
         "predicted tokens kept / rejected",
         lambda f: f"{f['cost']['accepted_prediction_tokens']} / {f['cost']['rejected_prediction_tokens']}",

@@ -34,7 +34,7 @@ def view(figures: Mapping[str, Any]) -> list[View]:
     return views
 
 
-COUNTS = tuple(Column(key, lambda f, key=key: f"{f[key]:,}") for key in ("tokens", "drafted", "accepted"))  # type: ignore[misc]
+COUNTS = tuple(columns.count(key, key) for key in ("tokens", "drafted", "accepted"))
 IDENTITY = (Column("same text", lambda f: f"{f['same']} of {f['of']}"), *COUNTS)
 ROWS = (
     Column("equal bits", lambda f: f"{f['equal']:,} of {f['compared']:,}"),
