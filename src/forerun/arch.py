@@ -92,7 +92,8 @@ class Arch:
     interleaved: bool = False
     """Whether GGUF files keep the rows of q and k for a rotation of neighbours."""
     refused: tuple[str, ...] = ()
-    """Keys of config.json that must be absent, null or false: what they ask for is not implemented."""
+    """Keys of config.json, and of GGUF's metadata, that must be absent, null, false or 0: what they ask for is not
+    implemented."""
 
 
 _LLAMA = Arch(

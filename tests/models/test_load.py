@@ -38,6 +38,16 @@ def test_a_folder_and_a_gguf_file_are_the_same_network(family, tmp_path):
     torch.testing.assert_close(got, row(write_folder(tmp_path / "folder", tiny)), rtol=1e-4, atol=1e-4)
 
 
+def test_a_softcap_is_refused_in_folders_and_in_gguf_files(tmp_path):
+    capped = Tiny("gemma3_text", extra={"final_logit_softcapping": 30.0})
+    with pytest.raises(LoadError, match=r"final_logit_softcapping is 30\.0"):
+        row(write_folder(tmp_path / "folder", capped))
+    with pytest.raises(LoadError, match=r"final_logit_softcapping is 30\.0"):
+        row(write_gguf(tmp_path / "capped.gguf", capped))
+    plain = Tiny("gemma3_text", extra={"final_logit_softcapping": None, "attn_logit_softcapping": 0.0})
+    assert row(write_folder(tmp_path / "plain", plain)).isfinite().all()
+
+
 class Headed(Tiny):
     """Has an output matrix in any case: its embedding, times a factor."""
 

@@ -120,8 +120,8 @@ def _refuse(read: Fields, arch: Arch, config: Mapping[str, object]) -> None:
         allowed = ", ".join(map(repr, names))
         raise read.bad(key, allowed, f"this activation is not implemented; {elsewhere(config)}")
     for key in arch.refused:
-        if not read.missing(key) and read.raw(key) is not False:
-            raise read.bad(key, "null or absent", f"this is not implemented; {elsewhere(config)}")
+        if read.raw(key):
+            raise read.bad(key, "nothing", f"this is not implemented; {elsewhere(config)}")
 
 
 def _attention_scale(read: Fields, arch: Arch, head_dim: int) -> float | None:

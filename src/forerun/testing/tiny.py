@@ -209,6 +209,8 @@ def _write_metadata(writer: Any, tiny: Tiny) -> None:
     writer.add_rope_freq_base(10000.0)
     if window := tiny.extra.get("sliding_window"):
         writer.add_sliding_window(window)
+    if cap := tiny.extra.get("final_logit_softcapping"):
+        writer.add_final_logit_softcapping(cap)
     writer.add_layer_norm_rms_eps(1e-5)
     writer.add_vocab_size(tiny.vocab)
     writer.add_tokenizer_model("gpt2")

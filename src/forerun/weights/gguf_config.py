@@ -72,6 +72,7 @@ def to_hf(file: GGUFFile) -> dict[str, object]:
     config["vocab_size"] = file.tensors["token_embd.weight"].shape[0]
     config |= _shape(meta, arch, where) | _biases(file)
     config |= _rope(file, family, where, config.get("head_dim")) | _windows(meta, family)
+    config |= {key: meta[f"{arch}.{key}"] for key in family.refused if f"{arch}.{key}" in meta}
     hidden, heads = config["hidden_size"], config["num_attention_heads"]
     if config["num_hidden_layers"] in family.query_scale_layers and isinstance(hidden, int) and isinstance(heads, int):
         config[str(family.query_scale_key)] = hidden / max(1, heads)
