@@ -25,7 +25,7 @@ from forerun.core.plan import Plan
 from forerun.core.protocols import Drafter, Target, Verifier
 from forerun.core.vocabulary import PLAIN, Vocabulary
 from forerun.costs import prices
-from forerun.costs.prices import Prices
+from forerun.costs.prices import FREE, Prices
 from forerun.drafters.first_of import runs_model
 from forerun.drafters.names import CASCADES, DRAFTERS, HEADS, drafter_entry
 from forerun.drafters.specs import Limits, parts_of, split_plan
@@ -113,6 +113,8 @@ class Foundation:
     words: TextWords | None
     eos_ids: frozenset[int]
     vocabulary: Vocabulary = PLAIN
+    prices: Prices = FREE
+    """What rows of the target's forward cost."""
 
     def apart(self, kv_tokens: int | None = None) -> Foundation:
         """The same weights with memory of its own (as much, if nobody says), for an engine beside others."""
@@ -122,11 +124,13 @@ class Foundation:
 def foundation(config: Config) -> Foundation:
     """The model of `config`, loaded with its memory."""
     choice = choice_for(config)
+    said = prices.said(config.costs)  # before a model is loaded
     use_threads(config.threads, choice)
     model = opened(config.model, choice)
     words = model.words
     target = model.target(vocab_size=model.size, kv_tokens=config.kv_tokens, max_len=config.max_len, reuse=config.reuse)
-    return Foundation(config, target, words, model.eos_ids | words.end_ids, model.vocabulary)
+    ends = model.eos_ids | words.end_ids
+    return Foundation(config, target, words, ends, model.vocabulary, said or default_prices(config, target))
 
 
 def engine_over(base: Foundation, drafter: str, made: Drafter | None = None) -> Engine:
@@ -134,9 +138,9 @@ def engine_over(base: Foundation, drafter: str, made: Drafter | None = None) -> 
     spec, config = Spec.parse(named(drafter)), base.config
     plan, limits, values = split_plan(spec)
     verify = verifier(config.verify)
-    part = made or make_drafter(spec.name, values, base.target, base.words, config)
+    part = made or make_drafter(spec.name, values, base)
     if limits.rows is None and choice_for(config).runtime == "native" and runs_model(part):
-        limits = replace(limits, rows=prices_of(config, base.target).full or None)
+        limits = replace(limits, rows=base.prices.full or None)
     check_pairing(base.target, part, verify, plan)
     return Engine(
         Parts(base.target, part, verify, base.vocabulary),
@@ -236,13 +240,11 @@ def _told(model: Opened, path: Path) -> Opened:
     return model
 
 
-def prices_of(config: Config, target: Target) -> Prices:
-    """What the target's rows cost here: as a file says, else as was measured of the nearest machine and format. Of a
-    GPU nothing was, so its rows are free."""
-    if config.costs not in ("", "free"):
-        return prices.read(config.costs)
-    if config.costs or config.device != "cpu":
-        return prices.FREE
+def default_prices(config: Config, target: Target) -> Prices:
+    """What the target's rows cost, as was measured of the nearest machine and format. Of a GPU nothing was, so there
+    they are free."""
+    if config.device != "cpu":
+        return FREE
     format = target.runner.facts.dtype if isinstance(target, PagedTarget) else config.dtype
     return prices.default(ext.isa() if ext.why_not() == "" else "portable", format)
 
@@ -254,31 +256,27 @@ def make_clock(config: Config) -> Clock:
     return PhaseClock(torch.cuda.synchronize if config.device.startswith("cuda") else None)
 
 
-def make_drafter(
-    name: str, values: Mapping[str, object], target: Target, words: TextWords | None, config: Config
-) -> Drafter:
+def make_drafter(name: str, values: Mapping[str, object], base: Foundation) -> Drafter:
     """The drafter called `name`; those that run a whole model are handed one."""
-    cls = drafter_entry(name).load()
+    cls, target = drafter_entry(name).load(), base.target
     options = build(cls.Options, values, name)
     if name in CASCADES:
-        return cast(Drafter, cls(*cascade(name, options.of, target, words, config), options))
+        return cast(Drafter, cls(*cascade(name, options.of, base), options))
     if name == "model":
-        draft, shared = draft_target(options.path, options.weights, target, words, config)
-        spec, dear = target.spec, prices_of(config, target)
-        return cast(Drafter, cls(draft, options, share(draft, target), shared, spec.vocab_size, dear))
+        draft, words = draft_target(options.path, options.weights, target, base.words, base.config)
+        vocab = target.spec.vocab_size
+        return cast(Drafter, cls(draft, options, share(draft, target), words, vocab, base.prices))
     if name in HEADS:
         from forerun import heads  # what reads a head's files is of no use without one
 
-        return heads.drafter(cls, name, options, target, prices_of(config, target))
+        return heads.drafter(cls, name, options, target, base.prices)
     if name == "skip":
         first = shallow(target, options.layers)
-        return cast(Drafter, cls(first, options, share(first, target), prices=prices_of(config, target)))
+        return cast(Drafter, cls(first, options, share(first, target), prices=base.prices))
     return cast(Drafter, cls(options))
 
 
-def cascade(
-    name: str, of: str, target: Target, words: TextWords | None, config: Config
-) -> tuple[list[Drafter], list[Plan]]:
+def cascade(name: str, of: str, base: Foundation) -> tuple[list[Drafter], list[Plan]]:
     """The drafters of a cascade `a+b[key=value;key=value]` and how far each goes at most: its defaults but for what
     stands in brackets."""
     parts = parts_of(name, of)
@@ -287,9 +285,7 @@ def cascade(
         raise SpecError(
             f"up_to and rows are of the whole {name}, not of {odd[0]} in it: give them outside the brackets"
         )
-    drafters = [
-        make_drafter(part.name, own, target, words, config) for part, (*_, own) in zip(parts, split, strict=True)
-    ]
+    drafters = [make_drafter(part.name, own, base) for part, (*_, own) in zip(parts, split, strict=True)]
     return drafters, [plan for plan, *_ in split]
 
 

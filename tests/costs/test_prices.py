@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import forerun
 from forerun.core.errors import LoadError, SpecError
 from forerun.costs.prices import BITS, FREE, ISAS, Prices, Worth, default, of_milliseconds, read
 
@@ -69,8 +70,14 @@ def test_a_curve_of_one_s_own_is_read(tmp_path):
 )
 def test_a_file_without_costs_is_named(text, tmp_path):
     (tmp_path / "x.json").write_text(text)
-    with pytest.raises(LoadError, match=r"x\.json holds no costs .*forerun lab curve"):
+    with pytest.raises(LoadError, match=r"x\.json holds no costs of forwards: .*forerun lab curve"):
         read(tmp_path / "x.json")
+
+
+def test_costs_are_read_before_a_model_is_loaded(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys.modules["forerun.assemble"], "opened", lambda *args: pytest.fail("a model was loaded"))
+    with pytest.raises(LoadError, match=r"costs cannot be read from .*nothing\.json \(No such file"):
+        forerun.load("smollm2", costs=str(tmp_path / "nothing.json"))
 
 
 def test_the_packaged_prices_are_those_of_the_results():

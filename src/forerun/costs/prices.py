@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import json
 import math
+from bisect import bisect_left, bisect_right
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cache
 from importlib import resources
+from itertools import pairwise
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -34,6 +37,9 @@ class Prices:
     """Forwards of one row that a forward costs, by rows; `forwards[1]` is 1."""
 
     forwards: Mapping[int, float]
+    _rows: tuple[int, ...] = field(init=False, repr=False, compare=False)
+    _slopes: tuple[float, ...] = field(init=False, repr=False, compare=False)
+    """What each row costs from the rows beside it on; asked for every guess, so made once."""
 
     def __post_init__(self) -> None:
         for rows, cost in self.forwards.items():
@@ -43,16 +49,20 @@ class Prices:
                 raise SpecError(f"the price of {rows} rows must be above 0 and finite, got {cost!r}")
         if 1 not in self.forwards:
             raise SpecError("prices need the forward of 1 row, in which all others are told")
-        object.__setattr__(self, "forwards", MappingProxyType(_convex(self.forwards)))
+        curve = _convex(self.forwards)
+        slopes = [(b[1] - a[1]) / (b[0] - a[0]) for a, b in pairwise(curve.items())]
+        object.__setattr__(self, "forwards", MappingProxyType(curve))
+        object.__setattr__(self, "_rows", tuple(curve))
+        object.__setattr__(self, "_slopes", (*slopes, slopes[-1] if slopes else 0.0))
 
     def forward(self, rows: float) -> float:
         """Of so many rows; beyond those measured as the last ones."""
-        low = max(n for n in self.forwards if n <= max(1.0, rows))
-        return self.forwards[low] + (rows - low) * self._slope(low)
+        at = max(0, bisect_right(self._rows, rows) - 1)
+        return self.forwards[self._rows[at]] + (rows - self._rows[at]) * self._slopes[at]
 
     def row(self, rows: int) -> float:
         """What the last of so many rows adds."""
-        return self._slope(max(n for n in self.forwards if n < max(2, rows)))
+        return self._slopes[max(0, bisect_left(self._rows, rows) - 1)]
 
     @property
     def mean_row(self) -> float:
@@ -65,16 +75,8 @@ class Prices:
 
         No less than 1, and 0 where more rows were never seen to cost more.
         """
-        last = self._slope(max(self.forwards))
+        last = self._slopes[-1]
         return max(1, round(1 / last)) if last > 0 else 0
-
-    def _slope(self, low: int) -> float:
-        """Between `low` and the next rows measured; beyond the last as before it."""
-        known = list(self.forwards)
-        at = min(known.index(low), len(known) - 2)
-        if at < 0:
-            return 0.0
-        return (self.forwards[known[at + 1]] - self.forwards[known[at]]) / (known[at + 1] - known[at])
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,21 +103,27 @@ def default(isa: str, format: str) -> Prices:
     return by_isa[min(by_isa, key=lambda name: (abs(BITS[name] - bits), name))]
 
 
+@cache
 def _defaults() -> dict[str, dict[str, Prices]]:
     text = (resources.files("forerun.costs") / "defaults.json").read_text(encoding="utf-8")
     return {isa: {format: _of(rows) for format, rows in formats.items()} for isa, formats in json.loads(text).items()}
 
 
+def said(costs: str) -> Prices | None:
+    """Those that the option `costs` asks for: of a file, `free`, or None where it is empty."""
+    return FREE if costs == "free" else read(costs) if costs else None
+
+
 def read(path: str | Path) -> Prices:
-    """Prices from a file that `forerun lab curve --out` wrote, at its smallest batch and context; LoadError if it is no
+    """Prices from a file that `forerun lab curve --out` wrote, at its first batch and context; LoadError if it is no
     such file."""
+    how = "write them with forerun lab curve -m MODEL --out FILE"
     try:
-        figures = json.loads(Path(path).read_text(encoding="utf-8"))["figures"]
-        return of_milliseconds(figures["ms_by_rows"])
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, SpecError) as error:
-        raise LoadError(
-            f"{path} holds no costs ({error}): write them with forerun lab curve -m MODEL --out FILE"
-        ) from None
+        return of_milliseconds(json.loads(Path(path).read_bytes())["figures"]["ms_by_rows"])
+    except OSError as error:
+        raise LoadError(f"costs cannot be read from {path} ({error.strerror}): {how}") from None
+    except (ValueError, KeyError, TypeError, AttributeError, SpecError):  # no JSON, or JSON of another thing
+        raise LoadError(f"{path} holds no costs of forwards: {how}") from None
 
 
 def of_milliseconds(by_rows: Mapping[str, float]) -> Prices:

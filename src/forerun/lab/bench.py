@@ -10,12 +10,13 @@ from typing import Any
 
 import torch
 
-from forerun.assemble import Config, Foundation, engine_over, foundation
+from forerun.assemble import Config, Foundation, default_prices, engine_over, foundation
 from forerun.control.fixed import Fixed
 from forerun.core.errors import SpecError
 from forerun.core.options import Spec
 from forerun.core.plan import Plan
 from forerun.core.protocols import Drafter, Target
+from forerun.costs import prices
 from forerun.drafters.specs import split_plan
 from forerun.lab import machine
 from forerun.lab.arms import BareArm, EngineArm
@@ -48,7 +49,8 @@ class Bench:
             raise SpecError("the lab measures our own runtimes: runtime native or torch, got hf")
         if is_random(config.model):
             target = random_target(config)
-            return cls(Foundation(config, target, None, frozenset()), describe(target))
+            own = prices.said(config.costs) or default_prices(config, target)
+            return cls(Foundation(config, target, None, frozenset(), prices=own), describe(target))
         base = foundation(config)
         return cls(base, describe(base.target))
 

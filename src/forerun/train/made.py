@@ -15,7 +15,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from forerun import heads
-from forerun.assemble import Foundation, engine_over, foundation, prices_of
+from forerun.assemble import Foundation, engine_over, foundation
 from forerun.core.errors import BrokenInvariant
 from forerun.core.options import Spec
 from forerun.drafters.names import drafter_entry
@@ -63,8 +63,7 @@ class MadeHead:
     def serving(self, base: Foundation, plan: str = "") -> Iterator[Engine]:
         spec = f"{self.head.kind}:{plan}" if plan else self.head.kind
         cls = drafter_entry(Spec.parse(spec).name).load()
-        prices = prices_of(base.config, base.target)
-        drafter = heads.beside(cls, self.head, cls.Options(), base.target, prices)
+        drafter = heads.beside(cls, self.head, cls.Options(), base.target, base.prices)
         with engine_over(base, spec, drafter) as engine:
             yield engine
 

@@ -12,6 +12,7 @@ from importlib import import_module
 from pkgutil import iter_modules
 from types import ModuleType
 
+from forerun.cli.lab.common import described
 from forerun.cli.tell import add_common
 
 _FIRST = (
@@ -32,14 +33,8 @@ def add(parser: argparse.ArgumentParser) -> None:
     """The experiments, each a command of its own."""
     commands = parser.add_subparsers(dest="experiment", metavar="EXPERIMENT", required=True, parser_class=type(parser))
     for name, module in EXPERIMENTS.items():
-        summary, _, more = (module.__doc__ or "").partition("\n\n")
-        command = commands.add_parser(
-            name,
-            help=summary,
-            description=summary,
-            epilog=more,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-        )
+        said = described(module)
+        command = commands.add_parser(name, help=said["description"], **said)
         add_common(command)
         module.add(command)
         if name == "sweep":

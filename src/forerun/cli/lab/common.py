@@ -8,6 +8,7 @@ import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from forerun.cli.common import ENGINE
@@ -24,6 +25,12 @@ if TYPE_CHECKING:
 QUICK = {"prompts": 3, "tokens": 32, "rounds": 1}
 _SAID = ("command", "experiment", "debug", "json", "out", "record", "log_steps", "version")
 """Options that are not what is measured."""
+
+
+def described(module: ModuleType) -> dict[str, Any]:
+    """How a parser tells of the command that a module is: by its docstring."""
+    summary, _, more = (module.__doc__ or "").partition("\n\n")
+    return {"description": summary, "epilog": more, "formatter_class": argparse.RawDescriptionHelpFormatter}
 
 
 def add_engine(parser: argparse.ArgumentParser, without: Collection[str] = ()) -> None:

@@ -46,7 +46,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     feed = grid.add_mutually_exclusive_group()
     feed.add_argument("--tree", action="store_true", help="feed rows as a binary tree (a chain)")
     feed.add_argument("--prompt", action="store_true", help="feed rows as prompt, with logits of the last one only")
-    common.add_engine(parser, without=("verify", "max_len", "kv_tokens"))
+    common.add_engine(parser, without=("verify", "max_len", "kv_tokens", "costs"))
     common.add_output(parser)
 
 

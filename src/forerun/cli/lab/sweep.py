@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 
+from forerun.cli.lab.common import described
 from forerun.cli.tell import add_common
 from forerun.core.errors import unknown
 
@@ -29,9 +30,10 @@ def run(args: argparse.Namespace) -> int:
     if name not in args.sweeps:
         raise unknown("sweep", name, args.sweeps)
     module = args.sweeps[name]
-    command = args.parser_class(prog=f"forerun lab sweep --over {name}", description=module.__doc__)
+    command = args.parser_class(prog=f"forerun lab sweep --over {name}", **described(module))
     add_common(command)
     module.add(command)
     given = command.parse_args(options)
     given.experiment, given.json = name, given.json or args.json
+    args.debug = getattr(args, "debug", False) or getattr(given, "debug", False)  # for whoever tells of an error
     return int(module.run(given))

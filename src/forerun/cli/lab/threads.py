@@ -1,7 +1,7 @@
 """How many CPU threads should it run on, and does that change which drafter pays?
 
 For each number: tokens a second, speed-up with its interval and where it is not above 1 any more, beside plain decoding
-on as many. Without --threads the engine itself measures how many are fastest, as it goes.
+on as many. Elsewhere the engine takes as many as it measures to be fastest, unless --threads says a number.
 
 examples:
   forerun lab threads --counts 1,2,4 -d ngram -d eagle3 --weights int8 --out measured/threads.json"""
